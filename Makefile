@@ -30,7 +30,7 @@ REPORT ?= demo-report.html
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-long test-again test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-push bench-tls bench-tools hostile fuzz crash sim chaos exactly-once access-matrix console-pictures
+.PHONY: run demo test test-long test-times test-again test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-push bench-tls bench-tools hostile fuzz crash sim chaos exactly-once access-matrix console-pictures
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -45,6 +45,10 @@ test: $(VENV)/.dev test-tools
 # Everything there is, with every client, seed, kill and example (docs/reliability.md): before an issue is called resolved.
 test-long: $(VENV)/.dev test-tools
 	HEADWATER_TEST_LONG=1 $(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+# As `make test`, and what it cost: CPU seconds by folder and by file, of the tests and of all that they started.
+test-times: $(VENV)/.dev test-tools
+	$(BIN)/python -m pytest -n $(WORKERS) -p tools.suite_times $(TESTS)
 
 # What has just failed, once more and alone. A test that passes then is a flake, which is printed by its name, and a bug: in the
 # test or in what it tests. Failures in more than a few files are no accident.

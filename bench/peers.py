@@ -1,4 +1,5 @@
-"""What a remote store costs: `python -m bench.peers [--seconds S] [--only SUBSTRING]`.
+"""What a remote store costs: `python -m bench.peers [--seconds S] [--only SUBSTRING]`, and what TLS between nodes adds:
+`python -m bench.peers --tls-rounds 7`, which measures with and without in turn.
 
 Appends to a store in this process, and to the same store in another process over loopback, one at a time and pipelined;
 reads over loopback. CPU is per call: of the caller, and of the store's process. Batches have the sizes of small
@@ -14,19 +15,25 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
 from bench.storage import batch
 
 from headwater.cli.runtime import tune_interpreter
+from headwater.cli.security.authority import Authority
 from headwater.model.ids import SegmentId, StoreId
 from headwater.model.replica import Durability, Store
+from headwater.peers.cluster_secrets import ClusterSecrets
+from headwater.peers.identity import PeerIdentity, PeerTls
 from headwater.peers.messages import PeerAddress
 from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import StoreServer
 from headwater.storage.options import MIB, StoreOptions
 from headwater.storage.segment_store import SegmentStore
+from headwater.transport.tls import ClientCertificates, ServerTlsFiles
+from headwater.transport.tls_reload import ReloadedTls
 
 KIB = 1024
 SIZES = (KIB, 16 * KIB, MIB)
@@ -45,10 +52,24 @@ class NoTraffic:
     def bytes_out(self, count: int) -> None: ...
 
 
-async def serve(directory: Path) -> None:
+async def identity(tls: Path | None) -> PeerIdentity:
+    """With the certificate in a directory, if there is one: both processes show the same."""
+    if tls is None:
+        return PeerIdentity.of(SECRET)
+    files = ServerTlsFiles(
+        certificate=tls / "node.pem",
+        key=tls / "node.key",
+        client_ca=tls / "ca.pem",
+        client_certificates=ClientCertificates.REQUIRE,
+        is_of_node=True,
+    )
+    return PeerIdentity(ClusterSecrets(SECRET), PeerTls(await ReloadedTls.open("peers", files)))
+
+
+async def serve(directory: Path, tls: Path | None) -> None:
     """The other process: says where it is, and serves until its input closes."""
     store = await SegmentStore.open(directory, options=StoreOptions())
-    server = StoreServer(store, SECRET, NoTraffic())
+    server = StoreServer(store, await identity(tls), NoTraffic())
     _, port = await server.listen("127.0.0.1", 0)
     print(store.store_id, port, flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -86,14 +107,17 @@ async def local() -> AsyncIterator[Measured]:
 
 
 @asynccontextmanager
-async def remote() -> AsyncIterator[Measured]:
+async def remote(*, has_tls: bool = False) -> AsyncIterator[Measured]:
     with tempfile.TemporaryDirectory(prefix="headwater-bench-") as directory:
-        process = subprocess.Popen(  # noqa: ASYNC220
-            [sys.executable, "-m", "bench.peers", "--serve", directory], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command = [sys.executable, "-m", "bench.peers", "--serve", directory]
+        tls = Path(directory) / "tls" if has_tls else None
+        if tls is not None:
+            Authority.create(tls, "only for measuring").issue("node", ["127.0.0.1"])
+            command += ["--tls", str(tls)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: ASYNC220
         assert process.stdin is not None and process.stdout is not None
         store_id, port = (await asyncio.to_thread(process.stdout.readline)).split()
-        store = RemoteStore(StoreId(store_id.decode()), PeerAddress("127.0.0.1", int(port)), SECRET)
+        store = RemoteStore(StoreId(store_id.decode()), PeerAddress("127.0.0.1", int(port)), await identity(tls))
         try:
             await store.ping()
             yield Measured(store, psutil.Process(process.pid))
@@ -175,7 +199,38 @@ async def report_reads(measured: Measured, read_bytes: int) -> None:
     )
 
 
+async def compare_tls(rounds: int, seconds: float) -> None:
+    """Without and with TLS in turn, so that what else the machine does meets both. Ratios are with over without."""
+    print("   batch depth   plain MB/s     tls MB/s   ratio (lowest to highest)   cpu us plain   tls    ratio")
+    for size, depth in ((KIB, 16), (16 * KIB, 16), (MIB, 16), (KIB, 1)):
+        rates: list[tuple[float, float]] = []
+        costs: list[tuple[float, float]] = []
+        for _ in range(rounds):
+            pair = [await _rate(has_tls, size, depth, seconds) for has_tls in (False, True)]
+            rates.append((pair[0][0], pair[1][0]))
+            costs.append((pair[0][1], pair[1][1]))
+        ratios = sorted(with_tls / plain for plain, with_tls in rates)
+        plain, tls = (median(each[side] for each in rates) for side in (0, 1))
+        plain_us, tls_us = (median(each[side] for each in costs) for side in (0, 1))
+        print(
+            f"{size:>8} {depth:>5} {plain / 1e6:>12.1f} {tls / 1e6:>12.1f}   {median(ratios):.2f} ({ratios[0]:.2f} to "
+            f"{ratios[-1]:.2f}) {plain_us:>20.1f} {tls_us:>8.1f} {tls_us / plain_us:>6.2f}",
+            flush=True,
+        )
+
+
+async def _rate(has_tls: bool, size: int, depth: int, seconds: float) -> tuple[float, float]:
+    """Bytes a second, and the CPU of both processes for a call in microseconds."""
+    async with remote(has_tls=has_tls) as measured:
+        await measure_appends(measured, Durability.OS, size, depth, seconds / 4)
+        calls, took, cpu, other, _ = await measure_appends(measured, Durability.OS, size, depth, seconds)
+    return calls * size / took, (cpu + other) / calls * 1e6
+
+
 async def main(arguments: argparse.Namespace) -> None:
+    if arguments.tls_rounds:
+        await compare_tls(arguments.tls_rounds, arguments.seconds)
+        return
     stores: dict[str, Callable[[], Any]] = {"local": local, "remote": remote}
     print("where   mode     batch depth   append/s      MB/s    p50 us    p99 us  cpu us  store us")
     for durability in (Durability.OS, Durability.SYNC):
@@ -196,10 +251,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--only", default="", help="measure only what has this in its name, e.g. 'remote os 1024'")
+    parser.add_argument("--tls-rounds", type=int, default=0, help="with and without TLS in turn, so many times")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--tls", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     tune_interpreter()
-    work: Coroutine[Any, Any, None] = serve(chosen.serve) if chosen.serve else main(chosen)
+    work: Coroutine[Any, Any, None] = serve(chosen.serve, chosen.tls) if chosen.serve else main(chosen)
     try:
         import uvloop
     except ImportError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from headwater.testing.processes import forks
 from tests.support import schedule
 from tests.support.effort import IS_LONG
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
 pytest.register_assert_rewrite("headwater.testing.oracles.metadata_conformance")  # tests that back ends inherit
+
+if not IS_LONG:
+    forks.prefer_forks()  # the long suite starts each broker as people do
 
 settings.register_profile("headwater", settings(), deadline=None)
 settings.load_profile("headwater")

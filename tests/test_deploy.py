@@ -1,5 +1,7 @@
 """The files under deploy/ say what the program understands."""
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -9,11 +11,19 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
+from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.setting import Address
+from headwater.cli.client_settings import ClientKind
 from headwater.cli.main import app
+from headwater.cli.security.secured_directory import SecuredPlan, client_file, write
 from headwater.model.cluster import Role
+from headwater.transport.ports import free_ports
+from tests.support.eventually import eventually
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 MAX_EXPOSURE = 2.0
@@ -50,9 +60,9 @@ def test_the_nodes_of_the_statefulset_are_found_under_the_names_that_they_tell()
     ):
         assert selector.items() <= labels.items()
     (container,) = stateful["template"]["spec"]["containers"]
-    script = container["command"][-1]
+    namespace = yaml.safe_load((DEPLOY / "kubernetes/kustomization.yaml").read_text())["namespace"]
     for port in service["ports"]:
-        assert f".{stateful['serviceName']}.${{POD_NAMESPACE}}.svc:{port['port']}" in script
+        assert f"POD_NAME.{stateful['serviceName']}.{namespace}.svc:{port['port']}" in pod_settings()
         assert {"name": port["name"], "containerPort": port["port"]} in container["ports"]
     named = {port["name"] for port in container["ports"]}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -64,19 +74,74 @@ def test_the_nodes_of_the_statefulset_are_found_under_the_names_that_they_tell()
     }
 
 
-def test_the_statefulset_starts_the_program_with_options_that_it_has() -> None:
-    script = manifests()["StatefulSet", "headwater"]["spec"]["template"]["spec"]["containers"][0]["command"][-1]
-    used = set(re.findall(r"--[a-z][a-z-]+", script))
-    assert {"--node-id", "--metadata", "--peer-listen", "--peer-advertise"} <= used <= serve_options()
-    # The shell makes the node's number of the pod's name.
-    number = script.split("--node-id")[1].split("\\")[0].strip()
-    done = subprocess.run(["sh", "-ec", f"POD_NAME=headwater-12; echo {number}"], capture_output=True, text=True)
-    assert done.stdout == "12\n"
+def pod_settings() -> str:
+    text: str = manifests()["ConfigMap", "headwater-settings"]["data"]["headwater.toml"]
+    return text
+
+
+def scripts() -> tuple[str, str]:
+    """What a pod runs: first, and then."""
+    spec = manifests()["StatefulSet", "headwater"]["spec"]["template"]["spec"]
+    (first,), (then,) = spec["initContainers"], spec["containers"]
+    return first["command"][-1], then["command"][-1]
+
+
+def brokers(admin: AdminClient) -> list[Any]:
+    try:
+        return list(admin.list_topics(timeout=5).brokers.values())
+    except KafkaException:
+        return []
+
+
+def test_a_pod_of_the_statefulset_is_a_secured_node(tmp_path: Path) -> None:
+    """Its scripts run here, with other paths; etcd is a file, and ports are free ones."""
+    secure = tmp_path / "secure"
+    hosts = ("headwater.headwater.svc", "*.headwater-nodes.headwater.svc")
+    write(SecuredPlan(directory=secure, hosts=hosts, listen=Address("0.0.0.0", 9093), users=["admin"]))
+    etc, data, scratch = tmp_path / "etc", tmp_path / "data", tmp_path / "scratch"
+    for path in (etc / "tls", etc / "users", etc / "settings", data, scratch):
+        path.mkdir(parents=True)
+    for secret, file in (("ca.crt", "ca.pem"), ("tls.crt", "node.pem"), ("tls.key", "node.key")):
+        shutil.copy(secure / "tls" / file, etc / "tls" / secret)
+    for file in ("bootstrap-users.json", "http-token"):
+        shutil.copy(secure / file, etc / "users" / file)
+    kafka, peers = free_ports(2)
+    settings = re.sub(r'"etcds://[^"]*"', f'"sqlite:{data}/metadata.db"', pod_settings())
+    settings = settings.replace('"0.0.0.0:9093"', f'"127.0.0.1:{kafka}"')
+    settings = settings.replace('"0.0.0.0:9192"', f'"127.0.0.1:{peers}"').replace(
+        '"0.0.0.0:9644"', '"off"\nhttp = "off"'
+    )
+
+    def here(text: str) -> str:
+        places = {"/etc/headwater": etc, "/var/lib/headwater": data, "/tmp/headwater.toml": scratch / "headwater.toml"}
+        for place, path in places.items():
+            text = text.replace(place, str(path))
+        return text
+
+    (etc / "settings/headwater.toml").write_text(here(settings))
+    first, then = map(here, scripts())
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "POD_NAME": "headwater-12"}
+    subprocess.run(["sh", "-ec", first], env=environment, check=True)
+    used = set(re.findall(r"--[a-z][a-z-]+", then))
+    assert used == {"--config", "--log-json"} <= serve_options()
+    node = subprocess.Popen(["sh", "-ec", then], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        login = json.loads(client_file(secure, "admin", ClientKind.LIBRDKAFKA).read_text())
+        admin = AdminClient(login | {"bootstrap.servers": f"localhost:{kafka}"})
+        (broker,) = eventually(lambda: brokers(admin), "the node answers")
+        assert (broker.id, broker.host) == (12, "headwater-12.headwater-nodes.headwater.svc")
+        assert not (data / "bootstrap-users.json").exists(), "the first user was taken in"
+    finally:
+        node.terminate()
+        _, log = node.communicate(timeout=60)
+    assert node.returncode == 0, log.decode()
 
 
 def test_the_example_of_a_nodes_settings_is_read() -> None:
     config = BrokerConfig.load(DEPLOY / "headwater.toml")
     assert config.is_clustered
+    assert config.authorizes is Authorization.ON
+    assert not config.insecure
     assert config.roles == tuple(Role)
     assert config.topic_defaults.overrides["min.insync.replicas"] == "2"
 

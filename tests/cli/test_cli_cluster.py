@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -164,6 +165,46 @@ def test_a_cluster_with_etcd_stops_its_nodes_first_and_comes_back_as_it_was(tmp_
         assert up.interrupt() == 0, up.said
 
 
+@pytest.mark.timeout(300)
+def test_a_secure_cluster_is_started_used_grown_hurt_and_gets_another_secret(tmp_path: Path) -> None:
+    data = tmp_path / "cluster"
+    with Up(data, "--sqlite", "--nodes", "2", "--secure", "--no-logs") as up:
+        admin, at = str(data / "clients" / "admin.properties"), ("--data", str(data))
+        assert f"headwater produce --client {admin}" in up.said
+        assert "partition 0 offset 0" in headwater("produce", "--client", admin, "greetings", "hello")
+        refused = headwater("topic", "list", "--bootstrap", up.plan.bootstrap, "--client", "", status=1)
+        assert "TLS" in refused, "the cluster asks who is there"
+        assert [node["is_up"] for node in up.status()["nodes"]] == [True, True]
+        assert "Added node 3" in headwater("cluster", "add", *at)
+        assert (data / "tls" / "node-3.pem").exists()
+        before = (data / "cluster-secret").read_text()
+        assert "new secret" in headwater("cluster", "rotate-secret", *at)
+        assert (data / "cluster-secret").read_text() != before
+        assert "Killed node-2" in headwater("cluster", "kill", "2", *at)
+        assert "Restarted node-2" in headwater("cluster", "restart", "2", *at)
+        headwater("cluster", "status", *at, "--wait", "60")
+        assert "hello" in headwater("consume", "--client", admin, "greetings", "--exit-at-end")
+        assert up.plan.console is not None
+        asked = urllib.request.Request(f"{up.plan.console}/v1/topics")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(asked, timeout=PATIENCE_S)
+        asked.add_header("Authorization", f"Bearer {(data / 'http-token').read_text().strip()}")
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
+            assert [topic["name"] for topic in json.load(answer)["topics"]] == ["greetings"]
+        logs = "".join(path.read_text() for path in (data / "logs").iterdir())
+        assert "peer_handshake_failed" not in logs
+        assert up.interrupt() == 0, up.said
+    open_to_others = [path for path in data.rglob("*") if path.stat().st_mode & 0o007 and "secret" in path.name]
+    assert open_to_others == [] and data.stat().st_mode & 0o777 == 0o700
+    assert (data / "metadata.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_cluster_that_was_made_open_is_not_secured_by_a_word(tmp_path: Path) -> None:
+    save_plan(tmp_path, LocalPlan(None, 2, "sync", (LocalNode(1, 1), LocalNode(2, 2))))
+    said = headwater("cluster", "up", "--secure", "--data", str(tmp_path), status=1)
+    assert "was made without --secure" in said
+
+
 def test_a_node_that_cannot_start_ends_the_start_with_its_reason(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nodes = (LocalNode(1, taken.getsockname()[1]), LocalNode(2, 0))
@@ -236,6 +277,20 @@ def test_questions_about_a_cluster_that_is_not_there_are_answered_in_words(tmp_p
     assert "--metadata is wrong" in headwater("cluster", "drain", "7", "--metadata", "ftp://x", status=2)
     assert "one or more of" in headwater("cluster", "add", "--data", nowhere, "--roles", "king", status=2)
     assert "need 5 nodes" in headwater("cluster", "up", "--data", nowhere, "--replicas", "5", status=2)
+
+
+@pytest.mark.skipif(find_etcd() is None, reason="the client of etcd is not installed")
+@pytest.mark.parametrize(
+    "url", ["etcd://user:hush@127.0.0.1:9/x", "redis://user:hush@127.0.0.1:9", "etcd://user:hush/x@h"]
+)
+def test_the_password_in_a_metadata_url_is_in_no_message(url: str, tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, ["cluster", "status", "--metadata", url]).output
+    config = tmp_path / "headwater.toml"
+    config.write_text(f'metadata = "{url}"\nhttp = "off"\nmetrics = "off"\ndata_dir = "{tmp_path / "data"}"\n')
+    command = [*COMMAND, "serve", "--config", str(config)]
+    served = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert served.returncode != 0 and said
+    assert "hush" not in said + served.stdout + served.stderr
 
 
 def test_a_question_about_no_cluster_at_all_says_how_to_name_one(

@@ -1,17 +1,14 @@
 """`headwater quota`: what its words mean, and what a broker makes of them."""
 
 import json
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from headwater.cli.output import CommandFailed
-from headwater.cli.quota_words import OPTIONS, limit_of, limit_text
-
-needs_quotas = pytest.mark.skipif(
-    find_spec("headwater.broker.handlers.alter_client_quotas") is None, reason="the broker does not serve quotas yet"
-)
+from headwater.cli.quota_words import OPTIONS, limit_of, limit_text, rate_text
+from headwater.testing import Broker
+from headwater.transport.ports import free_port
 
 
 @pytest.mark.parametrize(
@@ -67,7 +64,6 @@ def test_words_that_mean_nothing_are_refused_before_a_broker_is_asked(
     assert refused.exit_code == 2 and told in refused.stderr
 
 
-@needs_quotas
 def test_limits_are_set_shown_listed_and_removed(cli: Any, name: str) -> None:
     alone, both = ("--user", name), ("--user", name, "--client-id-default")
     cli.ok("quota", "set", *alone, "--produce", "10MB/s", "--requests", "50%")
@@ -93,8 +89,41 @@ def test_limits_are_set_shown_listed_and_removed(cli: Any, name: str) -> None:
     cli.ok("quota", "clear", *both, "--yes")
 
 
-@needs_quotas
 def test_an_address_is_limited_in_connections(cli: Any) -> None:
     cli.ok("quota", "set", "--ip", "10.99.0.7", "--connections", "20/s")
     assert cli.ok("quota", "show", "--ip", "10.99.0.7") == "connections 20/s\n"
     cli.ok("quota", "clear", "--ip", "10.99.0.7", "--yes")
+
+
+def test_usage_tells_rates_and_who_is_throttled(cli_at: Any, name: str) -> None:
+    metrics = f"127.0.0.1:{free_port()}"
+    with Broker(metrics=metrics) as broker:
+        cli = cli_at(broker.bootstrap)
+        assert cli.json("quota", "usage", "--metrics", metrics) == []
+        cli.ok("topic", "create", name)
+        cli.ok("quota", "set", "--user-default", "--produce", "1kB/s", "--requests", "1000%")
+        cli.ok("produce", name, input="x" * 100_000 + "\n")
+        first, second = cli.json("quota", "usage", "--metrics", metrics)
+        assert (first["entity"], first["quota"]) == ({"user": "ANONYMOUS"}, "producer_byte_rate")
+        assert first["rate"] > 1_000 and first["waits_ms"] > 10_000 and first["violations"] >= 1
+        assert (second["quota"], second["limit"], second["waits_ms"]) == ("request_percentage", 1_000, 0)
+        head, throttled, other = cli.ok("quota", "usage", "--metrics", metrics).splitlines()
+        assert head.split() == ["OF", "LIMIT", "NOW", "WAITS", "VIOLATIONS"]
+        assert throttled.startswith("user 'ANONYMOUS'  produce 1kB/s") and " s " in throttled
+        assert other.split()[2:4] == ["requests", "1000%"] and other.split()[5] == "-"
+    refused = cli("quota", "usage", "--metrics", metrics)
+    assert refused.exit_code == 1 and "--metrics" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "rate", "shown"),
+    [
+        ("produce", 0.0, "0B/s"),
+        ("produce", 999.4, "999B/s"),
+        ("consume", 1_234_567.8, "1.23MB/s"),
+        ("requests", 12.345, "12.3%"),
+        ("mutations", 0.5, "0.5/s"),
+    ],
+)
+def test_a_rate_is_shown_in_three_digits(option: str, rate: float, shown: str) -> None:
+    assert rate_text(OPTIONS[option], rate) == shown

@@ -232,6 +232,7 @@ def test_the_printed_configuration_names_every_setting_and_is_its_default(tmp_pa
         "http_ca": "/etc/headwater/tls/ca.pem",
         "peer_listen": "0.0.0.0:9192",
         "peer_advertise": "broker.example.com:9192",
+        "cluster_secret_file": "/etc/headwater/cluster-secret",
         "rack": "room-1",
     }
     assert BrokerConfig.load(template) == BrokerConfig.load(None, topic={"retention.ms": 604800000}, **given)

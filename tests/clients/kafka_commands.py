@@ -100,6 +100,7 @@ def run_all(wanted: list[Command], bootstrap: str, folder: Path) -> list[Done]:
     java = [
         "java",
         "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
         "--add-opens=java.base/java.lang=ALL-UNNAMED",
         "-cp",
         ":".join(jars),

@@ -9,6 +9,7 @@ import pytest
 from bench import maven
 
 SOURCES = Path(__file__).parent / "java_tools"
+QUICK_JAVA = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 RUN_TIMEOUT_S = 240
 
 
@@ -23,7 +24,7 @@ def run_all(program: str, runs: Sequence[str], folder: Path) -> list[str]:
     file = folder / "runs"
     file.write_text("\n".join(runs))
     done = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(SOURCES / f"{program}.java"), str(file)],
+        [*QUICK_JAVA, "-cp", jars, str(SOURCES / f"{program}.java"), str(file)],
         capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=True,
     )  # fmt: skip
     blocks = done.stdout.split("\n# ")[1:]

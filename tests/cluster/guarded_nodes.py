@@ -27,13 +27,13 @@ class GuardedNodes:
     admins: dict[int, UserClient]
     readers: dict[int, UserClient]
 
-    async def allow(self) -> None:
-        """Reading the topic, by node 1, known to all nodes."""
+    async def allow(self, by: int = 1) -> None:
+        """Reading the topic, by one node, and known to all when this returns."""
         creation = nested(
             resource_type=ResourceType.TOPIC, resource_name=TOPIC, resource_pattern_type=PatternType.LITERAL,
             principal=f"User:{READER}", host="*", operation=Operation.READ, permission_type=Permission.ALLOW,
         )  # fmt: skip
-        answer = await self.admins[1].ask(CREATE_ACLS, 3, creations=[creation])
+        answer = await self.admins[by].ask(CREATE_ACLS, 3, creations=[creation])
         assert [each.error_code for each in answer.results] == [0]
         for node in NODES:
             await until(self._knows(node, ErrorCode.NONE), f"node {node} allows it")

@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
 from tests.cluster.small_cluster import PATIENCE_S, SmallCluster
 from tests.support.eventually import eventually
+from tests.support.producing import Producing
 
 PARTITIONS = 3
-RECORDS_PER_S = 200
 REBALANCED = (KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS)
 
 
@@ -28,47 +28,6 @@ def cluster(tmp_path: Path) -> Iterator[SmallCluster]:
         return
     with EtcdProcess.start(tmp_path) as etcd, SmallCluster(tmp_path, etcd.url(), subprocess=True) as cluster:
         yield cluster.add_all(1, 2, 3)
-
-
-class Producing:
-    """An idempotent producer with acks=all that sends numbers, one after the other to each partition, until stopped."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.acknowledged: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
-        self.failed: list[str] = []
-        self._topic = topic
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0}
-        )
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._is_over.set()
-        self._thread.join()
-        assert self._producer.flush(PATIENCE_S) == 0
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.acknowledged.values()))
-
-    def has_reached(self, count: int) -> bool:
-        return self.count >= count
-
-    def _run(self) -> None:
-        number = 0
-        while not self._is_over.wait(1 / RECORDS_PER_S):
-            for partition in range(PARTITIONS):
-                self._producer.produce(self._topic, str(number), partition=partition, on_delivery=self._delivered)
-            self._producer.poll(0)
-            number += 1
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self.failed.append(str(error))
-        else:
-            self.acknowledged[message.partition() or 0].append(int(message.value() or b""))
 
 
 class Consuming:
@@ -124,7 +83,7 @@ class Consuming:
 def test_nothing_is_lost_or_doubled_while_every_node_is_restarted(cluster: SmallCluster) -> None:
     cluster.create("t", PARTITIONS, 3, **{"min.insync.replicas": "2"})
     bootstrap = cluster.bootstrap
-    producing, consuming = Producing(bootstrap, "t"), Consuming(bootstrap, "t")
+    producing, consuming = Producing({"bootstrap.servers": bootstrap}, "t", PARTITIONS), Consuming(bootstrap, "t")
     try:
         for number, node in cluster.nodes.items():
             reached = producing.count + 100

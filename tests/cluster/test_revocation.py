@@ -12,6 +12,7 @@ from tests.support.messages import nested
 from tests.support.user_client import UserClient
 
 PRODUCE, FETCH = 0, 1
+AGAIN = 5
 
 
 def test_a_binding_that_is_deleted_on_one_node_is_honoured_by_none(tmp_path: Path) -> None:
@@ -32,6 +33,20 @@ def test_a_binding_that_is_deleted_on_one_node_is_honoured_by_none(tmp_path: Pat
                 assert partition.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 assert not partition.records
                 waiting[node].close()
+
+    with three_nodes(tmp_path) as addresses:
+        asyncio.run(trial(addresses))
+
+
+def test_a_binding_that_one_node_deletes_and_the_next_makes_again_is_there(tmp_path: Path) -> None:
+    """The second node has not heard of the deletion yet, and takes the binding for one that it knows."""
+
+    async def trial(addresses: dict[int, tuple[str, int]]) -> None:
+        async with logged_in(addresses) as nodes:
+            await nodes.allow()
+            for _ in range(AGAIN):
+                await nodes.revoke()
+                await nodes.allow(by=2)
 
     with three_nodes(tmp_path) as addresses:
         asyncio.run(trial(addresses))

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from headwater.model.ids import StoreId
 from headwater.model.replica import Durability, ReplicaState, SegmentDescription
 from headwater.peers.channel import ChannelOptions
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import Donor, PeerAddress
 from headwater.peers.pace import AT_ONCE, CopyPace
 from headwater.peers.remote_store import RemoteStore
@@ -23,6 +25,7 @@ from headwater.transport.server import ServerLimits
 from tests.storage.storage_samples import SMALL, segment
 
 SECRET = b"the secret of the cluster in tests"
+IDENTITY = PeerIdentity.of(SECRET)
 THREADED = dataclasses.replace(SMALL, runs_inline=False)
 MIB = 1024 * 1024
 ROOMY = dataclasses.replace(THREADED, journal_file_bytes=16 * MIB, block_bytes=64 * 1024)
@@ -69,12 +72,12 @@ class Node:
         self,
         *,
         store_id: StoreId | None = None,
-        secret: bytes = SECRET,
+        identity: PeerIdentity = IDENTITY,
         options: ChannelOptions = QUICK,
         on_lost: Callable[[StoreId], None] | None = None,
     ) -> RemoteStore:
         remote = RemoteStore(
-            store_id or self.store.store_id, self.address, secret, options=options, on_lost=on_lost
+            store_id or self.store.store_id, self.address, identity, options=options, on_lost=on_lost
         )  # fmt: skip
         self._remotes.append(remote)
         return remote
@@ -94,11 +97,12 @@ async def node(
     donor_options: ChannelOptions | None = None,
     giving: CopyPace = AT_ONCE,
     getting: CopyPace = AT_ONCE,
+    identity: PeerIdentity = IDENTITY,
 ) -> AsyncIterator[Node]:
     store = await SegmentStore.open(Path("/data"), files=files or MemoryFiles(), options=options)
     traffic = Counting()
     server = StoreServer(
-        store, SECRET, traffic, giving=giving, getting=getting, limits=limits, donor_options=donor_options
+        store, identity, traffic, giving=giving, getting=getting, limits=limits, donor_options=donor_options
     )
     served = Node(store, server, PeerAddress(*await server.listen("127.0.0.1", 0)), traffic)
     try:
@@ -134,8 +138,10 @@ def here(store: SegmentStore, number: int = 1) -> ReplicaState:
 class RawPeer:
     """A connection that says what a test wants it to say."""
 
-    def __init__(self, address: PeerAddress) -> None:
+    def __init__(self, address: PeerAddress, tls: ssl.SSLContext | None = None) -> None:
         self._socket = socket.create_connection(address, timeout=10)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
 
     def send(self, frame: bytes) -> None:
         self.send_raw(struct.pack(">I", len(frame)) + frame)

@@ -12,12 +12,13 @@ from headwater.model.replica import WrongStore
 from headwater.peers import messages
 from headwater.peers.calls import LateCalls
 from headwater.peers.channel import ChannelOptions
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import NO_STORE, Call, PeerAddress
 from headwater.peers.remote_node import RemoteNode
 from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import StoreServer
 from headwater.wire.cursor import Cursor, MalformedRequest
-from tests.peers.peer_nodes import QUICK, SECRET, Counting, RawPeer, in_thread
+from tests.peers.peer_nodes import IDENTITY, QUICK, SECRET, Counting, RawPeer, in_thread
 
 ECHO, REFUSE, GARBLE, WAIT = range(1, 5)
 
@@ -42,7 +43,7 @@ class Broker:
 async def served(answers: bool = True) -> AsyncIterator[tuple[Broker, PeerAddress]]:
     """A node without a store."""
     broker, calls = Broker(), LateCalls()
-    server = StoreServer(None, SECRET, Counting(), on_call=calls)
+    server = StoreServer(None, IDENTITY, Counting(), on_call=calls)
     if answers:
         calls.begin(broker.answer)
     try:
@@ -55,7 +56,7 @@ async def served(answers: bool = True) -> AsyncIterator[tuple[Broker, PeerAddres
 async def remote(
     address: PeerAddress, secret: bytes = SECRET, options: ChannelOptions = QUICK
 ) -> AsyncIterator[RemoteNode]:
-    node = RemoteNode(address, secret, options)
+    node = RemoteNode(address, PeerIdentity.of(secret), options)
     try:
         yield node
     finally:
@@ -137,7 +138,7 @@ def test_a_node_that_is_starting_says_so() -> None:
 def test_a_node_without_a_store_has_none_to_call() -> None:
     async def scenario() -> None:
         async with served() as (_, address):
-            store = RemoteStore(StoreId("1" * 32), address, SECRET, options=QUICK)
+            store = RemoteStore(StoreId("1" * 32), address, IDENTITY, options=QUICK)
             with pytest.raises(WrongStore):
                 await store.ping()
             store.close()

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from headwater.model.replica import StoreUnreachable
 from headwater.peers import messages
+from headwater.peers.cluster_secrets import ClusterSecrets
 from headwater.peers.handshake import NONCE_BYTES, CallerSide
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import Call
 from headwater.peers.store_server import LIMITS, StoreServer
 from headwater.transport.server import ServerLimits
@@ -33,7 +35,7 @@ def frame(call: int, number: int, store_id: bytes, body: bytes = b"", version: i
 def trusted(served: Node) -> RawPeer:
     """A raw connection behind the handshake."""
     peer = RawPeer(served.address)
-    ours = CallerSide(SECRET, os.urandom(NONCE_BYTES))
+    ours = CallerSide(ClusterSecrets(SECRET), os.urandom(NONCE_BYTES))
     peer.send(frame(Call.HELLO, 0, bytes(16), ours.hello()))
     hello = peer.receive()
     assert hello is not None
@@ -85,7 +87,7 @@ def test_a_stranger_gets_no_answer_to_any_call(call: Call) -> None:
 def test_a_wrong_secret_is_refused_without_a_word_and_the_caller_told() -> None:
     async def main() -> None:
         async with node() as served:
-            stranger = served.remote(secret=b"some other secret")
+            stranger = served.remote(identity=PeerIdentity.of(b"some other secret"))
             for _ in range(3):
                 with pytest.raises(StoreUnreachable):
                     await stranger.fence(segment(1))
@@ -119,7 +121,7 @@ def test_a_caller_notices_a_store_that_does_not_know_the_secret() -> None:
 
 def test_a_recorded_handshake_opens_nothing() -> None:
     def attack(served: Node) -> None:
-        ours = CallerSide(SECRET, b"n" * NONCE_BYTES)
+        ours = CallerSide(ClusterSecrets(SECRET), b"n" * NONCE_BYTES)
         said = [frame(Call.HELLO, 0, bytes(16), ours.hello())]
         peer = RawPeer(served.address)
         peer.send(said[0])
@@ -185,7 +187,7 @@ def test_a_store_is_not_served_without_a_secret() -> None:
     async def main() -> None:
         async with node() as served:
             with pytest.raises(ValueError, match="at least 16 bytes"):
-                StoreServer(served.store, b"", served.traffic)
+                StoreServer(served.store, PeerIdentity.of(b""), served.traffic)
 
     run(main())
 
@@ -203,7 +205,7 @@ def test_requests_that_make_no_sense_close_the_connection() -> None:
             frame(Call.PROVE, 2, store_id, bytes(32)),
             frame(Call.PING, 2, store_id, b"more"),
             frame(Call.PING, 2, store_id, version=0),
-            frame(Call.PING, 2, store_id, version=2),
+            frame(Call.PING, 2, store_id, version=messages.NEWEST_VERSION + 1),
             frame(Call.APPEND, 2, store_id, name),
             frame(Call.FENCE, 2, store_id, name[:-1]),
             frame(Call.FENCE, 2, store_id, name + b"x"),

@@ -22,7 +22,7 @@ from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import MAX_READS
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
-from tests.peers.peer_nodes import MIB, QUICK, ROOMY, SECRET, THREADED, node
+from tests.peers.peer_nodes import IDENTITY, MIB, QUICK, ROOMY, SECRET, THREADED, node
 from tests.storage.storage_samples import batch, create, fill, read_all, run, segment
 from tests.support.eventually import a_while, rests, tasks_run, until
 
@@ -122,7 +122,7 @@ def test_a_cut_fails_everything_that_waits_at_once_and_resending_completes_it() 
     async def main() -> None:
         async with node(options=ROOMY) as served, proxied(served.address) as (proxy, address):
             lost: list[StoreId] = []
-            remote = RemoteStore(served.store.store_id, address, SECRET, options=QUICK, on_lost=lost.append)
+            remote = RemoteStore(served.store.store_id, address, IDENTITY, options=QUICK, on_lost=lost.append)
             name = await create(remote)
             rows = [batch(offset, size_bytes=10_000) for offset in range(100)]
             for cut_after in (5_000, 150_000, 77, 333_333):
@@ -152,7 +152,7 @@ def test_a_cut_fails_everything_that_waits_at_once_and_resending_completes_it() 
 def test_a_lost_connection_leaves_nothing_counted_on_the_side_of_the_store() -> None:
     async def main() -> None:
         async with node(options=ROOMY) as served, proxied(served.address) as (proxy, address):
-            remote = RemoteStore(served.store.store_id, address, SECRET, options=QUICK)
+            remote = RemoteStore(served.store.store_id, address, IDENTITY, options=QUICK)
             name = await create(remote)
             proxy.upstream_limit = 3 * MIB + 12_345
             with pytest.raises(StoreUnreachable):
@@ -174,7 +174,7 @@ def test_nobody_at_the_address_is_told_at_once_and_later_calls_try_again() -> No
             free.close()
             await free.wait_closed()
             lost: list[StoreId] = []
-            remote = RemoteStore(served.store.store_id, address, SECRET, options=QUICK, on_lost=lost.append)
+            remote = RemoteStore(served.store.store_id, address, IDENTITY, options=QUICK, on_lost=lost.append)
             for _ in range(2):
                 outcomes = await asyncio.gather(
                     create(remote), remote.ping(), remote.fence(segment(1)), return_exceptions=True
@@ -185,11 +185,11 @@ def test_nobody_at_the_address_is_told_at_once_and_later_calls_try_again() -> No
             await server.wait_closed()
             async with proxied(served.address) as (_, working):
                 remote.close()
-                remote = RemoteStore(served.store.store_id, working, SECRET, options=QUICK)
+                remote = RemoteStore(served.store.store_id, working, IDENTITY, options=QUICK)
                 await remote.ping()
             assert lost == [], "what never was cannot be lost"
             with pytest.raises(StoreUnreachable):
-                await RemoteStore(served.store.store_id, PeerAddress("no.such.host.invalid", 1), SECRET).ping()
+                await RemoteStore(served.store.store_id, PeerAddress("no.such.host.invalid", 1), IDENTITY).ping()
 
     run(main())
 
@@ -205,7 +205,7 @@ def test_an_address_that_does_not_answer_costs_the_time_to_connect() -> None:
 
         silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
         address = PeerAddress(*silent.sockets[0].getsockname())
-        remote = RemoteStore(StoreId("0" * 32), address, SECRET, options=ChannelOptions(connect_timeout_s=0.2))
+        remote = RemoteStore(StoreId("0" * 32), address, IDENTITY, options=ChannelOptions(connect_timeout_s=0.2))
         async with asyncio.timeout(PATIENT_S):
             with pytest.raises(StoreUnreachable, match=r"within 0\.2 s"):
                 await remote.ping()
@@ -220,7 +220,7 @@ def test_a_store_that_hangs_is_lost_when_its_time_is_over() -> None:
         async with node() as served, proxied(served.address) as (proxy, address):
             lost: list[StoreId] = []
             options = dataclasses.replace(QUICK, call_timeout_s=0.3)
-            remote = RemoteStore(served.store.store_id, address, SECRET, options=options, on_lost=lost.append)
+            remote = RemoteStore(served.store.store_id, address, IDENTITY, options=options, on_lost=lost.append)
             name = await create(remote)
             await a_while(longer_than_s=0.3)
             await fill(remote, name, 3)
@@ -243,7 +243,7 @@ def test_a_slow_peer_keeps_no_more_on_its_way_than_it_may() -> None:
     async def main() -> None:
         async with node(options=ROOMY) as served, proxied(served.address) as (proxy, address):
             options = dataclasses.replace(QUICK, in_flight_bytes=2 * MIB)
-            remote = RemoteStore(served.store.store_id, address, SECRET, options=options)
+            remote = RemoteStore(served.store.store_id, address, IDENTITY, options=options)
             name = await create(remote)
             proxy.open_gate.clear()
             data = [batch(offset, size_bytes=MIB // 2) for offset in range(40)]
@@ -280,7 +280,7 @@ def test_calls_that_wait_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_peer_that_asks_and_does_not_listen_costs_a_few_reads() -> None:
     async def main() -> None:
         async with node(options=ROOMY) as served, proxied(served.address) as (proxy, address):
-            remote = RemoteStore(served.store.store_id, address, SECRET, options=QUICK)
+            remote = RemoteStore(served.store.store_id, address, IDENTITY, options=QUICK)
             name = await create(remote, durability=Durability.OS)
             for offset in range(20):
                 await remote.append(name, offset, offset + 1, 0, [batch(offset, size_bytes=MIB)])
@@ -305,7 +305,7 @@ def test_large_reads_do_not_hold_up_appends() -> None:
     async def main() -> None:
         async with node(options=ROOMY) as served, proxied(served.address) as (proxy, address):
             remote = served.remote()
-            slow = RemoteStore(served.store.store_id, address, SECRET, options=QUICK)
+            slow = RemoteStore(served.store.store_id, address, IDENTITY, options=QUICK)
             name = await create(remote)
             for offset in range(8):
                 await remote.append(name, offset, offset + 1, 0, [batch(offset, size_bytes=MIB)])
@@ -326,7 +326,7 @@ def test_large_reads_do_not_hold_up_appends() -> None:
 def test_a_caller_that_goes_away_does_not_disturb_the_others() -> None:
     async def main() -> None:
         async with node() as served, proxied(served.address) as (proxy, address):
-            remote = RemoteStore(served.store.store_id, address, SECRET, options=QUICK)
+            remote = RemoteStore(served.store.store_id, address, IDENTITY, options=QUICK)
             name = await create(remote)
             proxy.open_gate.clear()
             calls = [asyncio.ensure_future(remote.append(name, n, n + 1, 0, [batch(n)])) for n in range(10)]
@@ -346,7 +346,7 @@ def test_closing_fails_what_waits_and_what_comes() -> None:
     async def main() -> None:
         async with node() as served, proxied(served.address) as (proxy, address):
             lost: list[StoreId] = []
-            remote = RemoteStore(served.store.store_id, address, SECRET, options=QUICK, on_lost=lost.append)
+            remote = RemoteStore(served.store.store_id, address, IDENTITY, options=QUICK, on_lost=lost.append)
             name = await create(remote)
             proxy.open_gate.clear()
             waiting = asyncio.ensure_future(remote.append(name, 0, 1, 0, [batch(0)]))
@@ -383,7 +383,7 @@ def test_a_store_that_answers_nonsense_is_left() -> None:
         ]
         server = await asyncio.start_server(babble, "127.0.0.1", 0)
         for _ in range(5):
-            remote = RemoteStore(store_id, PeerAddress(*server.sockets[0].getsockname()), SECRET, options=QUICK)
+            remote = RemoteStore(store_id, PeerAddress(*server.sockets[0].getsockname()), IDENTITY, options=QUICK)
             with pytest.raises(StoreUnreachable):
                 await remote.ping()
             remote.close()
@@ -396,6 +396,7 @@ def test_a_store_that_answers_nonsense_is_left() -> None:
 CHILD = """
 import asyncio, sys
 from pathlib import Path
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.store_server import StoreServer
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
@@ -407,7 +408,7 @@ class Traffic:
 async def main():
     options = StoreOptions(journal_file_bytes=1 << 20, reserve_bytes=0, low_water_bytes=0)
     store = await SegmentStore.open(Path(sys.argv[1]), options=options)
-    server = StoreServer(store, sys.argv[2].encode(), Traffic())
+    server = StoreServer(store, PeerIdentity.of(sys.argv[2].encode()), Traffic())
     print(store.store_id, *await server.listen("127.0.0.1", 0), flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
@@ -427,7 +428,7 @@ def test_a_killed_store_is_noticed_at_once_and_has_what_it_acknowledged(tmp_path
             store_id, host, port = (await process.stdout.readline()).decode().split()
             lost: asyncio.Queue[StoreId] = asyncio.Queue()
             address = PeerAddress(host, int(port))
-            remote = RemoteStore(StoreId(store_id), address, SECRET, options=QUICK, on_lost=lost.put_nowait)
+            remote = RemoteStore(StoreId(store_id), address, IDENTITY, options=QUICK, on_lost=lost.put_nowait)
             name = await create(remote, round_number + 1)
             acked = 0
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from headwater.model.ids import SegmentId, StoreId
 from headwater.model.replica import Durability, ReplicaState, SealedReplica, SegmentDescription, StoreError
 from headwater.peers import messages
+from headwater.peers.cluster_secrets import ClusterSecrets
 from headwater.peers.handshake import NONCE_BYTES, CallerSide, NoCommonVersion, StoreSide
 from headwater.peers.messages import ERRORS, REPLY_BYTES, Call, CreateCall, Donor, PeerAddress
 from headwater.wire.cursor import Cursor, MalformedRequest
@@ -176,7 +177,7 @@ def test_a_reply_to_another_request_is_noticed() -> None:
 
 
 def sides(ours: bytes = SECRET, theirs: bytes = SECRET) -> tuple[CallerSide, StoreSide]:
-    return CallerSide(ours, b"c" * NONCE_BYTES), StoreSide(theirs, b"s" * NONCE_BYTES)
+    return CallerSide(ClusterSecrets(ours), b"c" * NONCE_BYTES), StoreSide(ClusterSecrets(theirs), b"s" * NONCE_BYTES)
 
 
 def test_two_that_know_the_secret_prove_it_to_each_other() -> None:
@@ -196,11 +197,38 @@ def test_another_secret_another_nonce_and_no_hello_are_refused() -> None:
     assert store.verify(Cursor(proof)) is None
     caller, store = sides()
     _, proof = caller.prove(Cursor(store.answer(Cursor(caller.hello()))))
-    replay = StoreSide(SECRET, b"t" * NONCE_BYTES)
+    replay = StoreSide(ClusterSecrets(SECRET), b"t" * NONCE_BYTES)
     replay.answer(Cursor(caller.hello()))
     assert replay.verify(Cursor(proof)) is None
-    assert StoreSide(SECRET, b"s" * NONCE_BYTES).verify(Cursor(proof)) is None
-    assert not CallerSide(SECRET, b"c" * NONCE_BYTES).is_proven(Cursor(bytes(32)))
+    assert StoreSide(ClusterSecrets(SECRET), b"s" * NONCE_BYTES).verify(Cursor(proof)) is None
+    assert not CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES).is_proven(Cursor(bytes(32)))
+
+
+def test_a_secret_that_is_taken_away_during_a_handshake_proves_nothing() -> None:
+    secrets = ClusterSecrets(SECRET, b"another secret of 16")
+    caller, store = CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES), StoreSide(secrets, b"s" * NONCE_BYTES)
+    _, proof = caller.prove(Cursor(store.answer(Cursor(caller.hello()))))
+    secrets.replace([b"another secret of 16"])
+    assert store.verify(Cursor(proof)) is None
+    assert store.proven is None
+
+
+def test_proofs_are_about_the_connection_where_it_has_a_binding() -> None:
+    for ours, theirs in ((b"x", b"y"), (b"x", b""), (b"", b"x")):
+        caller = CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES, ours)
+        store = StoreSide(ClusterSecrets(SECRET), b"s" * NONCE_BYTES, theirs)
+        _, proof = caller.prove(Cursor(store.answer(Cursor(caller.hello()))))
+        assert store.verify(Cursor(proof)) is None
+
+
+def test_nodes_of_the_version_before_are_understood_without_tls_alone() -> None:
+    old = bytes([1, 1]) + b"c" * NONCE_BYTES
+    assert StoreSide(ClusterSecrets(SECRET), b"s" * NONCE_BYTES).answer(Cursor(old))[0] == 1
+    with pytest.raises(NoCommonVersion):
+        StoreSide(ClusterSecrets(SECRET), b"s" * NONCE_BYTES, b"x").answer(Cursor(old))
+    CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES).prove(Cursor(bytes([1]) + bytes(NONCE_BYTES)))
+    with pytest.raises(MalformedRequest, match="not offered"):
+        CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES, b"x").prove(Cursor(bytes([1]) + bytes(NONCE_BYTES)))
 
 
 def test_nodes_without_a_common_version_part() -> None:
@@ -217,6 +245,6 @@ def test_nodes_without_a_common_version_part() -> None:
 
 def test_a_short_secret_is_no_secret() -> None:
     with pytest.raises(ValueError, match="at least 16 bytes"):
-        CallerSide(b"short", b"c" * NONCE_BYTES)
+        CallerSide(ClusterSecrets(b"short"), b"c" * NONCE_BYTES)
     with pytest.raises(ValueError, match="at least 16 bytes"):
-        StoreSide(b"short", b"c" * NONCE_BYTES)
+        StoreSide(ClusterSecrets(b"short"), b"c" * NONCE_BYTES)

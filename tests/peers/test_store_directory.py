@@ -8,7 +8,7 @@ from headwater.model.ids import StoreId
 from headwater.model.replica import StoreUnreachable, WrongStore
 from headwater.peers.messages import PeerAddress
 from headwater.peers.store_directory import StoreDirectory
-from tests.peers.peer_nodes import QUICK, SECRET, node
+from tests.peers.peer_nodes import IDENTITY, QUICK, node
 from tests.storage.storage_samples import batch, create, run, segment
 from tests.support.eventually import until
 
@@ -19,7 +19,7 @@ def test_the_own_store_is_itself_and_others_are_called() -> None:
     async def main() -> None:
         async with node() as here, node() as there:
             addresses = {there.store.store_id: there.address}
-            directory = StoreDirectory(here.store, addresses.get, SECRET, options=QUICK)
+            directory = StoreDirectory(here.store, addresses.get, IDENTITY, options=QUICK)
             assert directory.find(here.store.store_id) is here.store
             remote = directory.find(there.store.store_id)
             assert directory.find(there.store.store_id) is remote
@@ -38,7 +38,7 @@ def test_a_new_address_closes_the_old_connection_and_is_used_from_then_on() -> N
         async with node() as old, node() as new:
             store_id = old.store.store_id
             addresses: dict[StoreId, PeerAddress] = {store_id: old.address}
-            directory = StoreDirectory(None, addresses.get, SECRET, options=QUICK, on_lost=lost.append)
+            directory = StoreDirectory(None, addresses.get, IDENTITY, options=QUICK, on_lost=lost.append)
             before = directory.find(store_id)
             await create(before)
             addresses[store_id] = new.address
@@ -64,7 +64,7 @@ def test_the_leader_hears_of_a_reset() -> None:
         async with node() as there:
             store_id = there.store.store_id
             addresses = {store_id: there.address}
-            directory = StoreDirectory(None, addresses.get, SECRET, options=QUICK, on_lost=lost.put_nowait)
+            directory = StoreDirectory(None, addresses.get, IDENTITY, options=QUICK, on_lost=lost.put_nowait)
             await create(directory.find(store_id))
             await there.server.close()
             async with asyncio.timeout(60):

@@ -9,6 +9,7 @@ import pytest
 from headwater.pipelines.jvm.java import NoJava
 from headwater.pipelines.run.session import spark_session, spark_settings
 from headwater.pipelines.spec.pipeline import Pipeline, Settings
+from tests.pipelines.running import QUICK_JVM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,8 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADWATER_CLASS_CACHE", "off")  # nothing is left behind in the home directory
         patch.setenv("HEADWATER_CACHE", str(scratch / "cache"))
-        # A JVM that lives for a minute does not get back what its second compiler costs.
-        options = f"-Dderby.stream.error.file={scratch / 'derby.log'} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        options = f"-Dderby.stream.error.file={scratch / 'derby.log'} {QUICK_JVM}"
         confs = {
             "spark.driver.extraJavaOptions": options,
             # Small data: compiling code for each query costs more than it saves.

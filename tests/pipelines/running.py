@@ -14,6 +14,12 @@ from tests.support.eventually import eventually
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICK_JVM = (
+    # A JVM that lives for a minute does not get back what its second compiler costs, and has no code to drop.
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UseCodeCacheFlushing "
+    # Spark starts a program for the mode of every file.
+    "-Djdk.lang.Process.launchMechanism=VFORK"
+)
 WAIT_S = 120.0
 """For one thing to happen, on a machine that is busy."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headwater.testing import Broker
+from tests.pipelines.running import QUICK_JVM
 from tests.pipelines.topics import Topics
 from tests.support.effort import only_long
 
@@ -54,7 +55,7 @@ def headwater_pipeline(topics: Topics, tmp_path: Path) -> Headwater:
     def call(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "headwater.cli.main", "pipeline", *arguments]
         command += ["--bootstrap", topics.bootstrap, "--master", "local[1]"]
-        command += ["--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
+        command += ["--conf", f"spark.driver.extraJavaOptions={QUICK_JVM}"]
         cache = {"HEADWATER_CLASS_CACHE": "off", "HEADWATER_CACHE": str(tmp_path / "cache")}
         return subprocess.run(
             command,

@@ -18,7 +18,7 @@ import pytest
 from headwater.testing import Broker
 from tests.pipelines.python_workers import SINK, SOURCE, TASKS, kill_a_worker
 from tests.pipelines.reading_back import values_in
-from tests.pipelines.running import WAIT_S, RunningPipeline
+from tests.pipelines.running import QUICK_JVM, WAIT_S, RunningPipeline
 from tests.pipelines.topics import Topics, numbered
 from tests.support.effort import amount, only_long
 from tests.support.eventually import eventually
@@ -91,7 +91,7 @@ def test_workers_that_are_killed_are_replaced_by_spark_and_each_record_arrives_o
     copying, chance = Copying(broker, tmp_path), random.Random(SEED)
     command = [sys.executable, "-m", "headwater.cli.main", "pipeline", "run", str(copying.file), "--verbose"]
     command += ["--bootstrap", broker.bootstrap, "--master", "local[2,4]"]
-    command += ["--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"]
+    command += ["--conf", f"spark.driver.extraJavaOptions={QUICK_JVM}"]
     environment = {**os.environ, "HEADWATER_CLASS_CACHE": "off", "HEADWATER_CACHE": str(tmp_path / "cache")}
     log = tmp_path / "log"
     with log.open("wb") as out:

@@ -313,3 +313,29 @@ def test_a_filter_that_means_nothing_is_refused(chosen: list[tuple[str, int, str
     with pytest.raises(RequestError) as refusal:
         QuotaFilter.of(chosen, False)
     assert refusal.value.code is code
+
+
+def test_the_limit_of_what_is_measured_is_the_one_that_it_is_measured_against() -> None:
+    key = QuotaKey.PRODUCER_BYTE_RATE
+    table = QuotaTable(
+        {
+            QuotaEntity.of([("user", "alice"), ("client-id", None)]): {key: 1.0},
+            QuotaEntity.of([("user", "alice")]): {key: 2.0},
+            QuotaEntity.of([("user", None)]): {key: 3.0},
+            QuotaEntity.of([("client-id", "app")]): {key: 4.0},
+            QuotaEntity.of([("ip", None)]): {QuotaKey.CONNECTION_CREATION_RATE: 5.0},
+        }
+    )
+
+    def value(key: QuotaKey, metered: Metered) -> float | None:
+        limit = table.limit_of(key, metered)
+        return limit.value if limit is not None and limit.metered == metered else None
+
+    assert value(key, Metered("alice", "app")) == 1.0
+    assert value(key, Metered("alice")) == 2.0
+    assert value(key, Metered("bob")) == 3.0
+    assert value(key, Metered("bob", "app")) is None
+    assert value(key, Metered(client_id="app")) == 4.0
+    assert value(key, Metered(client_id="other")) is None
+    assert value(QuotaKey.CONSUMER_BYTE_RATE, Metered("alice")) is None
+    assert value(QuotaKey.CONNECTION_CREATION_RATE, Metered(ip="10.0.0.7")) == 5.0

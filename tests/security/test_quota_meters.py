@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from headwater.security.quota_entities import Metered
 from headwater.security.quota_meters import MAX_METERS, ByteMeter, MeterTable, MutationMeter, RateMeter
-from headwater.security.quota_window import LONGEST_WAIT_MS, SampledRate, whole_wait_ms
+from headwater.security.quota_window import (
+    LONGEST_WAIT_MS,
+    WHOLE_WINDOW_S,
+    SampledRate,
+    TokenBucket,
+    whole_wait_ms,
+)
 
 LIMIT = 1_000.0
 LONG_MS = 1_800_000
@@ -95,6 +101,57 @@ def test_bytes_that_are_taken_back_were_not_used() -> None:
         assert other.owed_ms(LIMIT, now_ms) == one.owed_ms(LIMIT, now_ms)
         assert other.room_bytes(LIMIT, now_ms) == pytest.approx(one.room_bytes(LIMIT, now_ms), abs=1)
         assert other.per_second(now_ms) == one.per_second(now_ms)
+
+
+class PlainByteMeter:
+    """A ByteMeter that collects nothing."""
+
+    def __init__(self) -> None:
+        self.rate, self.bucket = SampledRate(), TokenBucket(WHOLE_WINDOW_S)
+
+    def charge(self, size_bytes: int, limit: float, now_ms: int) -> int:
+        self.rate.record(size_bytes, now_ms)
+        self.bucket.take(size_bytes, limit, now_ms)
+        return whole_wait_ms(self.wait_ms(limit, now_ms))
+
+    def wait_ms(self, limit: float, now_ms: int) -> float:
+        return max(self.rate.wait_ms(limit, now_ms), self.bucket.wait_ms(limit, now_ms))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, 1, 7, 90, 400, 999, 1_000, 1_001, 4_000, 11_000, 30_000]),
+            st.one_of(st.integers(0, 400), st.integers(0, 12_000)),
+            st.sampled_from([LIMIT, LIMIT, LIMIT, 300.0, 5_000.0]),
+            st.sampled_from(["charge", "charge", "charge", "owed", "room", "rate"]),
+        ),
+        max_size=60,
+    )
+)
+def test_what_is_collected_counts_as_if_it_were_not(usage: list[tuple[int, int, float, str]]) -> None:
+    meter, plain, now_ms = ByteMeter(), PlainByteMeter(), 0
+    for gap_ms, size_bytes, limit, step in usage:
+        now_ms += gap_ms
+        match step:
+            case "charge":
+                assert meter.charge(size_bytes, limit, now_ms) == plain.charge(size_bytes, limit, now_ms)
+            case "owed":
+                assert meter.owed_ms(limit, now_ms) == int(plain.wait_ms(limit, now_ms))
+            case "room":
+                exact = min(plain.rate.room(limit, now_ms), plain.bucket.tokens(limit, now_ms), limit * WHOLE_WINDOW_S)
+                room_bytes = meter.room_bytes(limit, now_ms)
+                assert room_bytes <= max(exact, 0) and (room_bytes > limit or room_bytes == max(int(exact), 0))
+            case "rate":
+                assert meter.per_second(now_ms) == pytest.approx(plain.rate.per_second(now_ms))
+
+
+def test_usage_far_from_the_limit_is_collected() -> None:
+    meter = ByteMeter()
+    meter.charge(1, LIMIT, 0)
+    before = meter._rate._sum
+    assert meter.charge(500, LIMIT, 10) == 0 and meter._rate._sum == before
+    assert meter.per_second(20) == 501 / 10.02
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 30_000)), max_size=30))
@@ -254,3 +311,33 @@ def test_a_meter_that_owes_is_always_the_same_one(usage: list[tuple[int, int, in
             meter.charge(size_bytes, LIMIT, now_ms)
         assert all(each.owed_ms(LIMIT, now_ms) == 0 or each is dict(table)[owing] for owing, each in model.items())
         assert len(table) <= 4
+
+
+def test_a_meter_remembers_how_often_and_how_long_its_client_had_to_wait() -> None:
+    meter = ByteMeter()
+    for now_ms in (0, 1_000):
+        meter.charge(15_000, LIMIT, now_ms)
+    assert (meter.violations, meter.throttled_ms) == (2, 5_000 + 20_000 - 1_000 + 1_000)
+    assert meter.waits_ms(1_000) == 20_000 and meter.waits_ms(30_000) == 0
+
+
+def test_mutations_that_were_not_done_are_given_back() -> None:
+    meter = MutationMeter()
+    for _ in range(5):
+        assert meter.admit(100, 1, 0) == 0
+        meter.take_back(100, 1, 0)
+    assert meter.recovered_ms <= 11_000 and meter.per_second(0) == 0
+    assert meter.admit(100, 1, 0) == 0 and meter.admit(1, 1, 0) > 0
+
+
+def test_those_who_wait_and_those_who_were_here_last_are_shown_first() -> None:
+    table = MeterTable(ByteMeter, max_meters=3)
+    names = [Metered(client_id=str(number)) for number in range(3)]
+    table.meter(names[0], 0).charge(1_000_000, LIMIT, 0)
+    for name in names[1:]:
+        table.meter(name, 0)
+    table.meter(Metered(client_id="new"), 0)
+    table.meter(Metered(user="alice"), 0)
+    assert [metered for metered, _ in table] == [
+        Metered(user="alice"), names[0], Metered(client_id="new"), names[2]
+    ]  # fmt: skip

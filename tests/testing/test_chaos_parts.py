@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.broker.cluster.node_session import cluster_secret
+from headwater.broker.cluster.followed_secrets import cluster_secrets
 from headwater.metadata import keys
 from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
@@ -18,6 +18,8 @@ from headwater.model.cluster import Node, NodeStore
 from headwater.model.ids import PartitionId, StoreId, segment_id
 from headwater.model.replica import Durability
 from headwater.model.segments import Head, OpenSegment, SealedSegment
+from headwater.peers.cluster_secrets import ClusterSecrets
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.store_server import StoreServer
 from headwater.records.build import build_batch
 from headwater.records.record import Record
@@ -81,7 +83,7 @@ def compared(tmp_path: Path, *contents: list[bytes]) -> ReplicaComparison:
         async with AsyncExitStack() as held:
             metadata = await SqliteMetaStore.open(str(tmp_path / "metadata.db"))
             held.push_async_callback(metadata.close)
-            secret = await cluster_secret(metadata)
+            identity = PeerIdentity(ClusterSecrets(*await cluster_secrets(metadata)))
             replicas = []
             for number, values in enumerate(contents, 1):
                 store = await SegmentStore.open(Path("/data"), files=MemoryFiles(), options=OPTIONS)
@@ -90,7 +92,7 @@ def compared(tmp_path: Path, *contents: list[bytes]) -> ReplicaComparison:
                 for offset, value in enumerate(values):
                     batch = build_batch([Record(None, value)], base_offset=offset, timestamp=1)
                     await store.append(SEGMENT, offset, offset + 1, offset, [batch])
-                server = StoreServer(store, secret, Silent())
+                server = StoreServer(store, identity, Silent())
                 held.push_async_callback(server.close)
                 address = await server.listen("127.0.0.1", 0)
                 node = Node(number, number, "h", 1, *address, stores=(NodeStore(store.store_id, 1, 1),))
@@ -108,7 +110,7 @@ def compared(tmp_path: Path, *contents: list[bytes]) -> ReplicaComparison:
                 crc32c=None,
             )
             await metadata.txn([], [Put(keys.sealed_key(PARTITION, SEGMENT), keys.encode(sealed))])
-            return await compare(metadata)
+            return await compare(metadata, identity)
 
     return asyncio.run(run())
 

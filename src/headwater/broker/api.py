@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access
 from headwater.broker.access.sasl_session import SaslSession
+from headwater.broker.quotas.request_usage import RequestUsage
 from headwater.transport.connection import Connection
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.messages import RequestHeader
@@ -34,6 +35,8 @@ class RequestContext:
     connection: Connection
     access: ClientAccess
     """What the client may do: its identity is that of the moment when the request started."""
+    usage: RequestUsage | None = None
+    """What the request uses of its client's quotas; None if nothing limits it."""
 
     @property
     def api_version(self) -> int:

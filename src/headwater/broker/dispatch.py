@@ -73,6 +73,7 @@ class Dispatcher:
         self._broker = broker
         self._entries = load_handlers(broker.auditor)
         self._overlapping = frozenset(key for key, entry in self._entries.items() if entry.api.overlaps)
+        self._meters = broker.meters
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -109,11 +110,16 @@ class Dispatcher:
         access: ClientAccess = connection.access or self._admit(connection)
         if access.is_restricted:
             access.api, access.client_id = api.name, header.client_id or ""
-        context = RequestContext(header, connection, access)
+        usage = None
+        if self._meters.limits_clients:
+            usage = self._meters.usage_of(connection, header.api_key, header.client_id, started)
+        context = RequestContext(header, connection, access, usage)
         if entry.handle_frame is not None:
             answer = self._handle_frame(entry, frame, context)
         else:
             answer = self._handle(entry, frame, context)
+        if usage is not None:
+            usage.step_ended()
         self._measure(api, header.api_version, started, answer)
         return answer
 
@@ -140,7 +146,9 @@ class Dispatcher:
                 api.access.check_at_once(request, context.access)
             response = entry.handle(self._broker, request, context)
             if inspect.iscoroutine(response):
-                finishing = self._loop.create_task(self._finish(entry, context, request, response))
+                usage = context.usage
+                finish = self._finish(entry, context, request, response)
+                finishing = self._loop.create_task(finish if usage is None else usage.timed(finish))
                 finishing.add_done_callback(lambda _: response.close())  # it may be cancelled before it begins
                 return finishing
             if entry.changes is not None:
@@ -164,6 +172,9 @@ class Dispatcher:
 
     def _encode(self, context: RequestContext, response: Message) -> bytearray:
         header = context.header
+        throttle_ms = context.usage.answer() if context.usage is not None else 0
+        if throttle_ms and "throttle_time_ms" in response.__slots__:
+            response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
         return write_response(header.api_key, header.api_version, header.correlation_id, response)
 
     def _failed(self, api: Api, context: RequestContext, error: Exception) -> Message:

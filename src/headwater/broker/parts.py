@@ -27,9 +27,10 @@ from headwater.broker.access.users import Users
 from headwater.broker.audit.audit_writer import AuditWriter
 from headwater.broker.audit.auditor import Auditor
 from headwater.broker.cluster.cluster_nodes import ClusterNodes
+from headwater.broker.cluster.followed_secrets import FollowedSecrets
 from headwater.broker.cluster.member import ClusterMember
 from headwater.broker.cluster.membership import ANNOUNCE_S, JoiningNode, Membership, join, own_stores, space
-from headwater.broker.cluster.node_session import cluster_secret
+from headwater.broker.cluster.peer_identity import open_peer_tls
 from headwater.broker.coordinators import Coordinators, start_coordinators
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.housekeeping.garbage_collector import GarbageCollector
@@ -41,6 +42,8 @@ from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.nodes.partition_client import PartitionClient
+from headwater.broker.quotas.client_meters import ClientMeters
+from headwater.broker.quotas.client_quotas import ClientQuotas
 from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
 from headwater.broker.settings.broker_settings import BrokerSettings
@@ -53,6 +56,8 @@ from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.clock import Clock
 from headwater.model.cluster import AUDIT_TOPIC, NO_CONTROLLER, Node, Role
 from headwater.model.ids import NodeId, SegmentId, segment_id
+from headwater.peers.cluster_secrets import ClusterSecrets
+from headwater.peers.identity import PeerIdentity
 from headwater.security.principal import Principal
 from headwater.security.sasl_mechanisms import SaslMechanism
 from headwater.security.scram import InventedCredentials
@@ -96,6 +101,8 @@ class Parts:
     auditor: Auditor | None
     """None where the audit is off; then there is no writer either."""
     audit_writer: AuditWriter | None
+    quotas: ClientQuotas
+    meters: ClientMeters
     member: ClusterMember | None
     """This node in its cluster; None if it is standalone."""
     tail_cache: TailCache
@@ -118,11 +125,13 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
     """A start up to the listener. What is to be stopped is on the stack, also if this raises."""
     lifetime = around.lifetime
     listeners = await ClientListeners.prepare(config, stack)
+    peer_tls = await open_peer_tls(config)
     store, metadata = await _open_stores(config, around, stack)
     cluster_id = await _cluster_id(metadata)
     topics, cluster_nodes = TopicIndex(), _own_node(config, store)
-    secret = await cluster_secret(metadata) if config.is_clustered else b""
-    nodes = NodeClient(config.node_id, topics, cluster_nodes if config.is_clustered else None, secret)
+    kept = await _cluster_secrets(config, metadata)
+    identity = PeerIdentity(kept.current, peer_tls) if kept is not None and config.is_clustered else None
+    nodes = NodeClient(config.node_id, topics, cluster_nodes if config.is_clustered else None, identity)
     stack.callback(nodes.close)
     settings = await _load_settings(config, metadata, nodes)
     base = JoiningNode(
@@ -133,12 +142,14 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
         cluster_nodes=cluster_nodes,
         topics=topics,
         nodes=nodes,
-        secret=secret,
+        identity=identity,
         traffic=around.metrics,
         lifetime=lifetime,
     )
     membership = await join(base, listeners.advertised(), stack) if config.is_clustered else None
     stack.push_async_callback(lifetime.cancel_tasks)
+    if kept is not None:
+        lifetime.spawn(kept.follow())
     ports = _ports(base, membership)
     catalog = await _load_catalog(base, ports, settings, membership, around.metrics, stack)
     member = None
@@ -151,8 +162,9 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
         lifetime.spawn(group_configs.follow())
         lifetime.spawn(settings.follow())
     auditor = Auditor(config.node_id, around.clock, config.audit_exclude_principals) if config.audits else None
-    users, logins = await _users(base, secret, around.metrics, auditor, stack)
+    users, logins = await _users(base, kept.current if kept is not None else None, around.metrics, auditor, stack)
     acl_bindings = await _acl_bindings(base, stack)
+    quotas = await _quotas(base, stack)
     coordinators = start_coordinators(catalog, group_configs, nodes, metadata, settings.current, around.clock, lifetime)
     acl_bindings.watchers.append(coordinators.shares.rights_changed)
     cleaner = Cleaner(ports, catalog, settings.current, coordinators.subscriptions.survey)
@@ -165,7 +177,7 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
         clock=around.clock, metrics=around.metrics, lifetime=lifetime, store=store, metadata=metadata,
         cluster_id=cluster_id, settings=settings, cluster_nodes=cluster_nodes, nodes=nodes, listeners=listeners,
         users=users, logins=logins, acl_bindings=acl_bindings, auditor=auditor, audit_writer=audit_writer,
-        member=member, tail_cache=ports.tail_cache,
+        quotas=quotas, meters=ClientMeters(quotas, around.clock), member=member, tail_cache=ports.tail_cache,
         catalog=catalog, coordinators=coordinators, cleaner=cleaner,
     )  # fmt: skip
 
@@ -174,7 +186,7 @@ async def _open_stores(
     config: BrokerConfig, around: ProcessPorts, stack: AsyncExitStack
 ) -> tuple[SegmentStore | None, MetaStore]:
     """The store, then the metadata store. The store is also closed first: metadata that is away must not delay it."""
-    config.data_dir.mkdir(parents=True, exist_ok=True)
+    config.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     store = None
     async with AsyncExitStack() as opened:
         if Role.STORE in config.roles:
@@ -215,20 +227,30 @@ def _own_node(config: BrokerConfig, store: SegmentStore | None) -> ClusterNodes:
     return ClusterNodes(node, controller_id=controller_id, own_space=lambda: space(store))
 
 
+async def _cluster_secrets(config: BrokerConfig, metadata: MetaStore) -> FollowedSecrets | None:
+    """None where neither a node nor the gateway proves anything by them."""
+    if config.is_clustered or any(each.protocol.has_login for each in config.client_listeners):
+        return await FollowedSecrets.open(metadata, config.cluster_secret_file)
+    return None
+
+
 async def _users(
-    base: JoiningNode, secret: bytes, metrics: Metrics, auditor: Auditor | None, stack: AsyncExitStack
+    base: JoiningNode,
+    cluster: ClusterSecrets | None,
+    metrics: Metrics,
+    auditor: Auditor | None,
+    stack: AsyncExitStack,
 ) -> tuple[Users, Logins]:
     users = Users(base.metadata, base.clock)
     await take_in(base.metadata, base.config().data_dir)
     await users.load()
     if base.config().is_clustered:
         base.lifetime.spawn(users.follow())
-    elif any(each.protocol.has_login for each in base.config().client_listeners):
-        secret = await cluster_secret(base.metadata)
     # The same on all nodes: what is invented for a user who is not there must not change from one to the next.
-    invented = InventedCredentials(hmac.digest(secret, b"headwater: invented credentials", "sha256"))
+    key = hmac.digest(cluster.current if cluster is not None else b"", b"headwater: invented credentials", "sha256")
     logins = Logins(
-        users=users, gateway=GatewayUser(secret) if secret else None, clock=base.clock, invented=invented,
+        users=users, gateway=GatewayUser(cluster) if cluster is not None else None, clock=base.clock,
+        invented=InventedCredentials(key),
         failed=lambda: metrics.bad_request("authentication_failed"), issuer=_issuer(base),
         record=auditor.login if auditor is not None else not_recorded,
     )  # fmt: skip
@@ -254,6 +276,15 @@ async def _acl_bindings(base: JoiningNode, stack: AsyncExitStack) -> AclBindings
         if config.is_clustered:
             base.lifetime.spawn(bindings.follow())
     return bindings
+
+
+async def _quotas(base: JoiningNode, stack: AsyncExitStack) -> ClientQuotas:
+    quotas = ClientQuotas(base.metadata)
+    stack.push_async_callback(quotas.close)
+    await quotas.load()
+    if base.config().is_clustered:
+        base.lifetime.spawn(quotas.follow())
+    return quotas
 
 
 def _issuer(base: JoiningNode) -> "TokenIssuer | None":

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Self
 
 from headwater.broker.access.authorizer import Authorizer
+from headwater.broker.access.gateway_user import GATEWAY_USER
 from headwater.broker.api import RequestContext
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
@@ -24,6 +25,7 @@ from headwater.broker.metrics.segments_page import segments_page
 from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.parts import Parts, ProcessPorts, build_parts
+from headwater.broker.quotas.quotas_page import quotas_page
 from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
 from headwater.broker.settings.broker_loggers import BrokerLoggers
@@ -31,6 +33,7 @@ from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.peers.cluster_secrets import ClusterSecrets
 from headwater.security.principal import Principal
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
@@ -68,9 +71,12 @@ class Broker:
         self.member = parts.member
         """This node in its cluster; None if it is standalone."""
         self.metadata = parts.metadata
+        self.meters = parts.meters
+        """What clients have used of their quotas."""
         self.metrics = parts.metrics
         self.nodes = parts.nodes
         self.producer_ids = coordinators.producer_ids
+        self.quotas = parts.quotas
         self.refusals = RefusedBatches()
         self.schema_gate = coordinators.schema_gate
         self.settings = parts.settings
@@ -92,6 +98,7 @@ class Broker:
         """None if there is no page of metrics."""
         self.dispatcher = Dispatcher(self)
         self.server = Server(self.dispatcher, self._limits(), self.metrics, self.dispatcher.kind_of)
+        self.server.wait_s_of = parts.meters.connection_wait_s
         self.authorizer = Authorizer(
             self.config.authorizes, parts.acl_bindings, self.server.events, self.metrics.authorization_refused,
             gateways=self.config.gateways,
@@ -138,6 +145,8 @@ class Broker:
             parts.member.membership.calls.begin(answers.answer)
         stack.push_async_callback(self.server.close)
         parts.users.watchers.append(self._cut_off)
+        if self.cluster_secrets is not None:
+            self.cluster_secrets.watchers.append(self._secrets_replaced)
         stack.callback(self.shares.stop)  # first: connections that the broker closes say nothing about their members
         await parts.listeners.open(self.server, parts.logins, parts.clock, self._lifetime)
         if parts.member is None:
@@ -149,9 +158,10 @@ class Broker:
         self.settings.watchers.append(self._configure)
         watch_broker(self)
         if self.config.metrics is not None:
-            pages = self.groups_page, self.segments_page
-            access = self._page_access()
-            metrics_server = await MetricsServer.start(self.metrics, *self.config.metrics, *pages, access=access)
+            host, port = self.config.metrics
+            metrics_server = await MetricsServer.start(
+                self.metrics, host, port, self.groups_page, self.segments_page, self.quotas_page, self._page_access()
+            )
             if metrics_server is not None:
                 stack.push_async_callback(metrics_server.stop)
                 self.metrics_address = metrics_server.address
@@ -208,6 +218,13 @@ class Broker:
             if connection.principal in gone and connection.login is not None and connection.login.is_of_user:
                 connection.close("user_removed")
 
+    def _secrets_replaced(self) -> None:
+        """A client that has a secret which is gone could have logged in as the gateway by it: gateways connect anew."""
+        if self.cluster_secrets is not None and self.cluster_secrets.has_lost_one:
+            for connection in self.server.connections():
+                if connection.principal == Principal.user(GATEWAY_USER):
+                    connection.close("gateway_password_replaced")
+
     def _configure(self) -> None:
         self._parts.configure()
         self.config = self.settings.current
@@ -240,6 +257,12 @@ class Broker:
         return gateway.password if gateway is not None else None
 
     @property
+    def cluster_secrets(self) -> ClusterSecrets | None:
+        """None where nothing is proven by them."""
+        gateway = self._parts.logins.gateway
+        return gateway.secrets if gateway is not None else None
+
+    @property
     def advertised(self) -> tuple[str, int]:
         """The address that clients of the first listener are given."""
         first = self._parts.listeners.advertised()[0]
@@ -253,6 +276,9 @@ class Broker:
     def groups_page(self, group: str | None) -> bytes:
         is_known = group is None or self.groups.views.coordinates(group)
         return health_page(self.groups.views.departures(), group, is_known=is_known)
+
+    def quotas_page(self) -> bytes:
+        return quotas_page(self.meters)
 
     async def segments_page(self, name: str) -> bytes | None:
         topic = self.catalog.find(name)

@@ -107,10 +107,14 @@ def brokers_of(bootstrap: str | None, client_file: str | None, elsewhere: str | 
     return Brokers(address, content.security, str(path), content.client_id or CLIENT_ID)
 
 
-def local_brokers(bootstrap: str | None, client_file: str | None, local: str | None) -> Brokers:
-    """Of the local cluster at this address, if there is one: the default client file is not for it. Raises
-    CommandFailed."""
+def local_brokers(
+    bootstrap: str | None, client_file: str | None, local: str | None, own_client: Path | None = None
+) -> Brokers:
+    """Of the local cluster at this address, if there is one: the default client file is not for it, but `own_client` if
+    it asks for logins. Raises CommandFailed."""
     is_default = client_file is None and CLIENT_VARIABLE not in os.environ
+    if local is not None and is_default and own_client is not None:
+        return brokers_of(bootstrap or local, str(own_client))
     return brokers_of(bootstrap, "" if local is not None and is_default else client_file, local)
 
 

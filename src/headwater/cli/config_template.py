@@ -22,10 +22,11 @@ WITHOUT_DEFAULT = {
     "http_ca": '"/etc/headwater/tls/ca.pem"',
     "peer_listen": '"0.0.0.0:9192"',
     "peer_advertise": '"broker.example.com:9192"',
+    "cluster_secret_file": '"/etc/headwater/cluster-secret"',
     "rack": '"room-1"',
 }
 """Examples for settings that have no default."""
-TABLES = {"topic", "listener", "oidc"}
+TABLES = {"topic", "listener", "oidc", "peer_tls"}
 LISTENER_EXAMPLE = """\
 # [[listener]]
 # name = "clients"
@@ -39,6 +40,12 @@ OIDC_EXAMPLE = """\
 # [oidc]
 # issuer = "https://id.example.com/realms/a"
 # audience = "headwater"
+"""
+PEER_TLS_EXAMPLE = """\
+# [peer_tls]
+# certificate = "/etc/headwater/tls/node.pem"
+# key = "/etc/headwater/tls/node.key"
+# ca = "/etc/headwater/tls/ca.pem"
 """
 TOPIC_EXAMPLE = '"retention.ms" = 604800000'
 
@@ -54,6 +61,7 @@ def config_template() -> str:
         parts += [f"[{section.value}]", *lines] if section else lines
     parts += [*_comment(SETTINGS["listener"].key.doc), LISTENER_EXAMPLE]
     parts += [*_comment(SETTINGS["oidc"].key.doc), OIDC_EXAMPLE]
+    parts += [*_comment(SETTINGS["peer_tls"].key.doc), PEER_TLS_EXAMPLE]
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from headwater.gateway.server import GatewayThread
 
 
-def start_gateway(broker: "Broker") -> "GatewayThread | None":
-    """None if the setting http is off. Raises OSError if it cannot listen there, BadToken for a bad token file."""
+def start_gateway(broker: "Broker", port: int | None = None) -> "GatewayThread | None":
+    """On this port, or the one of the setting. None if the setting http is off. Raises OSError if it cannot listen
+    there, BadToken for a bad token file."""
     config = broker.config
     if config.http is None:
         return None
@@ -28,7 +29,7 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
         bootstrap=str(bootstrap),
         security=security,
         host=config.http.host,
-        port=config.http.port,
+        port=config.http.port if port is None else port,
         token_file=config.http_token_file,
         allowed_hosts=config.http_allowed_hosts,
         private_webhooks=config.http_private_webhooks,

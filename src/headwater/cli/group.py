@@ -19,9 +19,10 @@ from headwater.cli.client import (
     say_deleted,
     topic_metadata,
 )
-from headwater.cli.group_departures import DEFAULT_METRICS, read_departures
+from headwater.cli.group_departures import read_departures
 from headwater.cli.group_lag import lag_fields, shown_lag
 from headwater.cli.group_requests import TOPIC, group_configs, list_groups, no_such_group
+from headwater.cli.metrics_address import DEFAULT_METRICS, Metrics
 from headwater.cli.metrics_token import MetricsToken, metrics_token
 from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
 from headwater.cli.position import HELP, known_offset_range, parse_position, resolve
@@ -106,9 +107,7 @@ def describe(group: Name, json: Json = False, bootstrap: Bootstrap = None, clien
 @app.command()
 def health(
     group: Name,
-    metrics: Annotated[
-        str, typer.Option("--metrics", metavar="HOST:PORT", help="Where the broker shows its metrics.")
-    ] = DEFAULT_METRICS,
+    metrics: Metrics = DEFAULT_METRICS,
     metrics_token_file: MetricsToken = None,
     json: Json = False,
 ) -> None:

@@ -7,8 +7,11 @@ import typer
 
 from headwater.cli.brokers import Bootstrap, ClientFile, brokers_of
 from headwater.cli.client import Json, cluster
+from headwater.cli.metrics_address import DEFAULT_METRICS, Metrics
+from headwater.cli.metrics_token import MetricsToken, metrics_token
 from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
-from headwater.cli.quota_words import OPTIONS, limit_text, limit_word, limits_of
+from headwater.cli.quota_usage import UsedQuota, read_usage
+from headwater.cli.quota_words import OPTIONS, limit_text, limit_word, limits_of, rate_text
 from headwater.model.errors import RequestError
 from headwater.security.quota_entities import EntityKind, QuotaEntity
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Limit what clients take.", no_args_is_help=True, add_completion=False)
 
 COLUMNS: Final = ("of", "produce", "consume", "requests", "mutations", "connections")
+USAGE_COLUMNS: Final = ("of", "limit", "now", "waits", "violations")
 
 User = Annotated[str | None, typer.Option("--user", metavar="NAME")]
 UserDefault = Annotated[bool, typer.Option("--user-default", help="Each user without a limit of their own.")]
@@ -134,6 +138,26 @@ def clear(
     note(f"Removed {', '.join(map(limit_word, keys))} of {entity}.")
 
 
+@app.command()
+def usage(metrics: Metrics = DEFAULT_METRICS, metrics_token_file: MetricsToken = None, json: Json = False) -> None:
+    """Show what clients use of their limits at one broker, over the last ten seconds, and who is throttled."""
+    used = read_usage(metrics, metrics_token(metrics_token_file))
+    if json:
+        print_json([_usage_as_json(each) for each in used])
+        return
+    rows = [
+        (
+            str(each.entity),
+            f"{limit_word(each.key)} {limit_text(each.key, each.limit)}",
+            rate_text(each.key, each.rate),
+            f"{each.waits_ms / 1_000:.1f} s" if each.waits_ms else None,
+            each.violations,
+        )
+        for each in used
+    ]
+    print_table(USAGE_COLUMNS, rows, empty="No client that has a limit was here.")
+
+
 def _required_entity(
     user: str | None,
     user_default: bool,
@@ -161,6 +185,18 @@ def _required_entity(
         return QuotaEntity.of(parts)
     except RequestError as error:
         raise CommandFailed(error.message, exit_code=2) from None
+
+
+def _usage_as_json(used: UsedQuota) -> dict[str, object]:
+    return {
+        "entity": {kind.value: name for kind, name in used.entity.parts},
+        "quota": used.key,
+        "limit": used.limit,
+        "rate": used.rate,
+        "waits_ms": used.waits_ms,
+        "violations": used.violations,
+        "throttled_ms": used.throttled_ms,
+    }
 
 
 def _as_json(of_entity: "EntityQuotas") -> dict[str, object]:

@@ -72,6 +72,16 @@ def limit_text(key: str, value: float | None) -> str:
     return f"{value:g}%" if key == QuotaKey.REQUEST_PERCENTAGE else f"{value:g}/s"
 
 
+def rate_text(key: str, value: float) -> str:
+    """What is used, about: three digits of it."""
+    if key not in _BYTE_RATES:
+        return f"{value:.3g}%" if key == QuotaKey.REQUEST_PERCENTAGE else f"{value:.3g}/s"
+    for unit, size in reversed(_DECIMAL.items()):
+        if value >= size:
+            return f"{value / size:.3g}{unit}B/s"
+    return f"{value:.0f}B/s"
+
+
 def _size(value: float) -> str:
     for unit, size in reversed(_DECIMAL.items()):
         if value >= size and value * 1000 % size == 0:

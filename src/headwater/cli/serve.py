@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.output import CommandFailed, say
+from headwater.cli.output import CommandFailed, note, say
 from headwater.cli.process_options import LogJson, LogLevel, prepare_process
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headwater.broker.server import Broker
     from headwater.broker.settings.broker_config import BrokerConfig
-    from headwater.gateway.server import GatewayThread
+    from headwater.cli.renewed_gateway import RenewedGateway
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 EXIT_AT_ONCE = 130
@@ -113,6 +113,10 @@ def serve(
         bool | None,
         typer.Option("--insecure", help="Start although strangers may connect from elsewhere.", show_default=False),
     ] = None,
+    insecure_metadata: Annotated[
+        bool | None,
+        typer.Option("--insecure-metadata", help="Start although the metadata store has no TLS.", show_default=False),
+    ] = None,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print every setting with its default, as TOML, and exit.")
     ] = False,
@@ -131,7 +135,13 @@ def serve(
         "data_dir": data, "listen": listen, "advertise": advertise, "durability": durability, "metrics": metrics,
         "http": http, "node_id": node_id, "metadata": metadata, "peer_listen": peer_listen,
         "peer_advertise": peer_advertise, "roles": roles, "rack": rack, "insecure": insecure,
+        "insecure_metadata": insecure_metadata,
     }  # fmt: skip
+    if metadata is not None and "@" in metadata and any(metadata in word for word in sys.argv):
+        note(
+            "headwater: everybody on this machine can see the login in --metadata: write the URL into the file of "
+            "--config, or into HEADWATER_METADATA"
+        )
     _run(_load_config(config, options), parent_fd)
 
 
@@ -159,7 +169,7 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
     import signal
 
     from headwater.broker.server import Broker
-    from headwater.cli.gateway_thread import start_gateway
+    from headwater.cli.renewed_gateway import RenewedGateway
     from headwater.cli.runtime import DeletedTopics, tune_garbage_collector
     from headwater.model.replica import StoreFailed
 
@@ -174,7 +184,7 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
     gateway = None
     try:
         try:
-            gateway = start_gateway(broker)
+            gateway = RenewedGateway.start(broker)
         except (OSError, ValueError) as error:
             raise _explain_gateway(error, config) from error
         if parent_fd is not None:
@@ -192,7 +202,7 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
         ) from error
     finally:
         if gateway is not None:
-            await asyncio.to_thread(gateway.stop)
+            await gateway.stop()
         await broker.stop()
 
 
@@ -229,7 +239,7 @@ def _report_to_parent(parent_fd: int, broker: "Broker", stop_requested: "asyncio
     loop.add_reader(parent_fd, on_end)
 
 
-def _banner(broker: "Broker", gateway: "GatewayThread | None") -> str:
+def _banner(broker: "Broker", gateway: "RenewedGateway | None") -> str:
     from importlib.metadata import version
 
     config = broker.config

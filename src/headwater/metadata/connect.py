@@ -34,7 +34,8 @@ def _store_behind(url: str) -> Callable[[], Awaitable[MetaStore]]:
     if scheme in ("zookeeper", "zookeepers"):
         return _zookeeper(url)
     if scheme != "sqlite" or not path:
-        raise ValueError(f"unknown metadata URL {url!r}: use sqlite:PATH, etcd://HOST:PORT or zookeeper://HOST:PORT")
+        shown = repr(f"{scheme[:20]}:...") if path else "without a scheme"  # the rest may hold a password
+        raise ValueError(f"unknown metadata URL {shown}: use sqlite:PATH, etcd://HOST:PORT or zookeeper://HOST:PORT")
     # sqlite:///absolute is what people know from other tools; sqlite:PATH is the plain form.
     return partial(SqliteMetaStore.open, path.removeprefix("//"))
 

@@ -16,6 +16,7 @@
     config/<kind>/<name>              overrides for a broker or a group
     users/<name>                      a user's credentials (broker/access/user_record); one who is gone has none
     acl/<type>.<pattern>.<name>/<id>  an access control binding (security/acl)
+    quota/<entity>/<key>              one limit of clients (security/quota_entities)
 
 Only the leader of the current epoch changes Head.open and Head.start; only the controller changes
 Head.leader and Head.epoch; both by compare-and-set on the head's version. Read a head before its list of
@@ -50,6 +51,7 @@ from headwater.model.segments import SealedSegment as SealedSegment
 CLUSTER = "cluster"
 USERS = "users/"
 ACLS = "acl/"
+QUOTAS = "quota/"
 SECRET = "secret"
 CONTROLLERS = "ctl/"
 CONTROLLER_EPOCH = "ctl/epoch"
@@ -115,6 +117,10 @@ def user_key(name: str) -> str:
 
 def acl_key(resource_type: str, pattern_type: str, name: str, binding_id: str) -> str:
     return f"{ACLS}{resource_type}.{pattern_type}.{_quoted(name)}/{binding_id}"
+
+
+def quota_key(entity: str, key: str) -> str:
+    return f"{QUOTAS}{entity}/{key}"
 
 
 def config_key(kind: str, name: str) -> str:

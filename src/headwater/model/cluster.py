@@ -85,6 +85,9 @@ class Node:
     """The newest keys and values of internal topics that it reads: see STATE_FORMAT."""
     listeners: tuple[NodeListener, ...] = ()
     """Host and port above are those of the first. Empty in the record of an earlier version."""
+    secret_ids: tuple[str, ...] = ()
+    """Which secrets of the cluster it takes from other nodes; it proves the first. Empty in the record of an earlier
+    version, which has the only one."""
 
     @property
     def store_ids(self) -> tuple[StoreId, ...]:

@@ -7,18 +7,24 @@ call connects anew.
 """
 
 import asyncio
+import logging
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from headwater.logs.events import log_event
 from headwater.model.replica import Buffer, StoreError, StoreUnreachable
-from headwater.peers.handshake import check_secret
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import PeerAddress
-from headwater.peers.peer_connection import PeerConnection, fail
+from headwater.peers.peer_connection import NotProven, PeerConnection, fail
+from headwater.transport.tls_errors import handshake_problem
 from headwater.wire.cursor import MalformedRequest
 
 MAX_WAITING_CALLS: Final = 10_000
+SHUTDOWN_TIMEOUT_S: Final = 2.0
+"""Of a TLS connection that is closed."""
 _NUMBERS: Final = 1 << 32
 
 Encode: TypeAlias = Callable[[int, int], Sequence[Buffer]]
@@ -43,12 +49,15 @@ class _Call(NamedTuple):
 
 class Channel:
     def __init__(
-        self, address: PeerAddress, secret: bytes, options: ChannelOptions, on_lost: Callable[[], None] | None = None
+        self,
+        address: PeerAddress,
+        identity: PeerIdentity,
+        options: ChannelOptions,
+        on_lost: Callable[[], None] | None = None,
     ) -> None:
         """`on_lost` is called when an established connection is lost, not when none could be made."""
-        check_secret(secret)
         self._address = address
-        self._secret = secret
+        self._identity = identity
         self._options = options
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
@@ -59,6 +68,8 @@ class Channel:
         self._number = 0
         self._version = 0
         self._is_closed = False
+        self._complaint = ""
+        """What was logged last about the other side, while no connection was made."""
 
     @property
     def in_flight_bytes(self) -> int:
@@ -99,17 +110,18 @@ class Channel:
         connection: PeerConnection | None = None
         try:
             async with asyncio.timeout(self._options.connect_timeout_s):
-                _, connection = await self._loop.create_connection(self._new_connection, host, port)
-                self._version = await connection.shake_hands(self._secret)
+                connection = await self._open()
             if not connection.is_open:
                 raise StoreUnreachable(f"store at {host}:{port}: lost right after the handshake")
         except (OSError, StoreError, MalformedRequest, TimeoutError) as error:
             self._connecting = None
             if connection is not None:
-                connection.close("no handshake")
+                connection.close("lost")
+            self._complain(error)
             if not isinstance(error, StoreUnreachable):
-                reason = str(error) or f"no connection within {self._options.connect_timeout_s} s"
-                error = StoreUnreachable(f"store at {host}:{port}: {reason}")
+                is_late = isinstance(error, TimeoutError)
+                reason = f"no connection within {self._options.connect_timeout_s} s"
+                error = StoreUnreachable(f"store at {host}:{port}: {reason if is_late else handshake_problem(error)}")
             self._fail_all(error)
         except BaseException:
             self._connecting = None
@@ -119,7 +131,42 @@ class Channel:
         else:
             self._connecting = None
             self._connection = connection
+            self._complaint = ""
             self._send_waiting()
+
+    async def _open(self) -> PeerConnection:
+        """A connection whose two ends have proven themselves to each other."""
+        host, port = self._address
+        tls = self._identity.tls
+        if tls is None or not tls.is_for_calls:
+            _, connection = await self._loop.create_connection(self._new_connection, host, port)
+            return await self._prove(connection, None)
+        own = tls.files.current  # one moment's: the files may be replaced meanwhile
+        assert own.outgoing is not None, "the files of a node are for both directions"
+        _, connection = await self._loop.create_connection(
+            self._new_connection, host, port, ssl=own.outgoing, server_hostname=host,
+            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+        )  # fmt: skip
+        return await self._prove(connection, own.certificate.der)
+
+    async def _prove(self, connection: PeerConnection, own_certificate: bytes | None) -> PeerConnection:
+        try:
+            self._version = await connection.shake_hands(self._identity.secrets, own_certificate)
+        except BaseException:
+            connection.close("no handshake")
+            raise
+        return connection
+
+    def _complain(self, error: Exception) -> None:
+        """Log why the other side is not trusted, or does not trust this one, once until that is something else. A node
+        that is merely away is others' business."""
+        if not isinstance(error, ssl.SSLError | NotProven | MalformedRequest):
+            return
+        reason = handshake_problem(error)
+        if reason != self._complaint:
+            self._complaint = reason
+            host, port = self._address
+            log_event("peer_handshake_failed", logging.WARNING, peer=f"{host}:{port}", reason=reason)
 
     def _new_connection(self) -> PeerConnection:
         return PeerConnection(self._address, self._options.call_timeout_s, self._replied, self._lost)

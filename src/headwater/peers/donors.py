@@ -8,6 +8,7 @@ from headwater.logs.events import log_event
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer, SegmentDescription, StoreError, StoreUnreachable
 from headwater.peers.channel import ChannelOptions
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import Donor
 from headwater.peers.pace import AT_ONCE, LONGEST_WAIT_S, CopyPace
 from headwater.peers.remote_store import RemoteStore
@@ -24,14 +25,14 @@ class DonorSource:
         self,
         description: SegmentDescription,
         donors: Sequence[Donor],
-        secret: bytes,
+        identity: PeerIdentity,
         options: ChannelOptions = CHANNELS,
         pace: CopyPace = AT_ONCE,
     ) -> None:
         self._description = description
         self._pace = pace
         self._left = list(donors)
-        self._secret = secret
+        self._identity = identity
         self._options = options
         self._store: RemoteStore | None = None
         self._failures: list[str] = []
@@ -62,5 +63,5 @@ class DonorSource:
             reasons = "; ".join(self._failures) or "none was named"
             raise StoreUnreachable(f"no store gave segment {self._description.segment}: {reasons}")
         donor = self._left.pop(0)
-        self._store = RemoteStore(donor.store_id, donor.address, self._secret, options=self._options)
+        self._store = RemoteStore(donor.store_id, donor.address, self._identity, options=self._options)
         return self._store

@@ -6,20 +6,24 @@
 A proof is an HMAC of the version and both nonces under the secret, with a different label for each side, so that
 neither can be sent back. The caller proves first: a stranger learns nothing but a random number.
 
-The bytes that follow are neither encrypted nor signed: that is TLS's business.
+From version 2 on a proof is also about the TLS connection that it is sent on (`identity.binding`), if there is TLS. So
+what stands between two nodes, with a certificate of its own for each side, cannot pass the proofs on. Version 1 is not
+spoken over TLS. Without TLS the bytes that follow the proofs are neither encrypted nor signed.
 """
 
 import hmac
 import struct
 from typing import Final
 
-from headwater.model.replica import StoreError
+from headwater.model.replica import Buffer, StoreError
+from headwater.peers.cluster_secrets import ClusterSecrets
 from headwater.peers.messages import NEWEST_VERSION, OLDEST_VERSION, check_end
 from headwater.wire.cursor import Cursor, MalformedRequest
 
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
-MIN_SECRET_BYTES: Final = 16
+FIRST_BOUND_VERSION: Final = 2
+"""The first version whose proofs are about the connection."""
 _CALLER: Final = b"headwater peer: caller"
 _STORE: Final = b"headwater peer: store"
 _HELLO: Final = struct.Struct(f">BB{NONCE_BYTES}s")
@@ -30,28 +34,26 @@ class NoCommonVersion(StoreError):
     """One of the two nodes is too old for the other."""
 
 
-def check_secret(secret: bytes) -> None:
-    if len(secret) < MIN_SECRET_BYTES:
-        raise ValueError(f"the secret of a cluster has at least {MIN_SECRET_BYTES} bytes, not {len(secret)}")
-
-
 class CallerSide:
-    def __init__(self, secret: bytes, nonce: bytes) -> None:
-        check_secret(secret)
-        self._secret = secret
+    """`binding` is empty on a connection without TLS."""
+
+    def __init__(self, secrets: ClusterSecrets, nonce: bytes, binding: bytes = b"") -> None:
+        self._secret = secrets.current
         self._nonce = nonce
+        self._binding = binding
+        self._oldest = _oldest_version(binding)
         self._transcript = b""
 
     def hello(self) -> bytes:
-        return _HELLO.pack(OLDEST_VERSION, NEWEST_VERSION, self._nonce)
+        return _HELLO.pack(self._oldest, NEWEST_VERSION, self._nonce)
 
     def prove(self, answer: Cursor) -> tuple[int, bytes]:
         """The version to speak, and the proof."""
         version, nonce = _ANSWER.unpack(answer.take(_ANSWER.size))
         check_end(answer)
-        if not OLDEST_VERSION <= version <= NEWEST_VERSION:
+        if not self._oldest <= version <= NEWEST_VERSION:
             raise MalformedRequest(f"the store speaks version {version}, which was not offered")
-        self._transcript = bytes([version]) + self._nonce + nonce
+        self._transcript = _transcript(version, self._nonce, nonce, self._binding)
         return version, _proof(self._secret, _CALLER, self._transcript)
 
     def is_proven(self, answer: Cursor) -> bool:
@@ -62,31 +64,51 @@ class CallerSide:
 
 
 class StoreSide:
-    def __init__(self, secret: bytes, nonce: bytes) -> None:
-        check_secret(secret)
-        self._secret = secret
+    """`binding` is empty on a connection without TLS."""
+
+    def __init__(self, secrets: ClusterSecrets, nonce: bytes, binding: bytes = b"") -> None:
+        self._secrets = secrets
         self._nonce = nonce
+        self._binding = binding
+        self._oldest = _oldest_version(binding)
         self._transcript = b""
+        self.proven: bytes | None = None
+        """The secret that the caller has proven to know."""
 
     def answer(self, hello: Cursor) -> bytes:
         oldest, newest, nonce = _HELLO.unpack(hello.take(_HELLO.size))
         check_end(hello)
         version = min(newest, NEWEST_VERSION)
-        if version < max(oldest, OLDEST_VERSION):
+        if version < max(oldest, self._oldest):
             raise NoCommonVersion(
-                f"versions {oldest} to {newest} are offered, {OLDEST_VERSION} to {NEWEST_VERSION} are spoken here"
+                f"versions {oldest} to {newest} are offered, {self._oldest} to {NEWEST_VERSION} are spoken here"
             )
-        self._transcript = bytes([version]) + nonce + self._nonce
+        self._transcript = _transcript(version, nonce, self._nonce, self._binding)
         return _ANSWER.pack(version, self._nonce)
 
     def verify(self, proof: Cursor) -> bytes | None:
-        """The store's proof, if the caller's is right; else None. A second proof is never accepted."""
+        """The store's proof, under the caller's secret, if the caller's proof is right; else None. A second proof is
+        never accepted."""
         theirs = proof.take(PROOF_BYTES)
         check_end(proof)
         transcript, self._transcript = self._transcript, b""
-        if not transcript or not hmac.compare_digest(theirs, _proof(self._secret, _CALLER, transcript)):
+        if not transcript:
             return None
-        return _proof(self._secret, _STORE, transcript)
+        accepted = self._secrets.accepted  # now: one may have been taken away since the HELLO
+        self.proven = next((secret for secret in accepted if _is_proof(theirs, secret, transcript)), None)
+        return _proof(self.proven, _STORE, transcript) if self.proven is not None else None
+
+
+def _oldest_version(binding: bytes) -> int:
+    return max(OLDEST_VERSION, FIRST_BOUND_VERSION) if binding else OLDEST_VERSION
+
+
+def _transcript(version: int, caller_nonce: bytes, store_nonce: bytes, binding: bytes) -> bytes:
+    return bytes([version]) + caller_nonce + store_nonce + (binding if version >= FIRST_BOUND_VERSION else b"")
+
+
+def _is_proof(theirs: Buffer, secret: bytes, transcript: bytes) -> bool:
+    return hmac.compare_digest(theirs, _proof(secret, _CALLER, transcript))
 
 
 def _proof(secret: bytes, label: bytes, transcript: bytes) -> bytes:

@@ -37,7 +37,8 @@ from headwater.model.replica import (
 from headwater.wire.cursor import Cursor, MalformedRequest
 
 OLDEST_VERSION: Final = 1
-NEWEST_VERSION: Final = 1
+NEWEST_VERSION: Final = 2
+"""2: the bodies of 1, and proofs that are about the TLS connection (peers.handshake)."""
 MAX_DONORS: Final = 16
 MAX_MESSAGE_BYTES: Final = 500
 """The longest error message in a reply."""

@@ -7,21 +7,31 @@ state belongs to the event loop that made the connection.
 
 import asyncio
 import os
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
 from headwater.model.replica import Buffer, StoreError, StoreUnreachable
+from headwater.peers.cluster_secrets import ClusterSecrets
 from headwater.peers.handshake import NONCE_BYTES, CallerSide
+from headwater.peers.identity import binding
 from headwater.peers.messages import NO_STORE, OLDEST_VERSION, REPLY_BYTES, Call, PeerAddress, check_reply, request
+from headwater.transport.sliced_output import SlicedOutput
+from headwater.transport.tls_errors import handshake_problem
 from headwater.wire.cursor import Cursor, MalformedRequest
 from headwater.wire.frame import FrameReader, FrameTooLarge
 
 SCRATCH_BYTES: Final = 128 * 1024
 MAX_REPLY_BYTES: Final = 128 * 1024 * 1024
 """The largest reply is that of a read: its `max_bytes`, or one larger batch. Memory grows only as bytes arrive."""
+WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
 JOIN_BELOW_BYTES: Final = 64 * 1024
 """Small requests of one loop iteration leave in one write: a system call costs more than the copy."""
+
+
+class NotProven(StoreUnreachable):
+    """The other side has not proven that it belongs to the cluster."""
 
 
 class _Waiting(NamedTuple):
@@ -51,8 +61,12 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._waiting: deque[_Waiting] = deque()
         self._output: list[Buffer] = []
         self._output_bytes = 0
+        self._slices: SlicedOutput | None = None
+        """How TLS output leaves: encrypting much at once would hold up everything else."""
         self._watch: asyncio.TimerHandle | None = None
         self._reason = "the connection was closed"
+        self._is_distrusted = False
+        """Whether TLS has ended it."""
 
     @property
     def is_open(self) -> bool:
@@ -74,14 +88,22 @@ class PeerConnection(asyncio.BufferedProtocol):
         if self._watch is None and self._timeout_s is not None:
             self._watch = self._loop.call_at(now + self._timeout_s, self._look_at_the_time)
 
-    async def shake_hands(self, secret: bytes) -> int:
-        """Prove to each other that both know the secret; return the version to speak."""
-        ours = CallerSide(secret, os.urandom(NONCE_BYTES))
-        hello = await self._call(0, Call.HELLO, ours.hello())
+    async def shake_hands(self, secrets: ClusterSecrets, own_certificate: bytes | None = None) -> int:
+        """Prove to each other that both know the secret; return the version to speak. `own_certificate` is what this
+        side has shown; None without TLS."""
+        bound = binding(self._their_certificate(), own_certificate) if own_certificate is not None else b""
+        ours = CallerSide(secrets, os.urandom(NONCE_BYTES), bound)
+        unwilling = (
+            "it does not take the certificate of this node, and its log says why"
+            if bound
+            else "it asks for TLS, which this node has no [peer_tls] for, or it was ended"
+        )
+        hello = await self._ask(0, Call.HELLO, ours.hello(), unwilling)
         version, proof = ours.prove(Cursor(hello, REPLY_BYTES))
-        proven = await self._call(1, Call.PROVE, proof)
+        unwilling = "it has another secret of the cluster, or a proxy is between the two"
+        proven = await self._ask(1, Call.PROVE, proof, unwilling)
         if not ours.is_proven(Cursor(proven, REPLY_BYTES)):
-            raise StoreUnreachable(f"{self._name} does not know the secret of the cluster")
+            raise NotProven(f"{self._name} does not know the secret of the cluster")
         self._reader.limit_bytes = MAX_REPLY_BYTES
         return version
 
@@ -95,10 +117,22 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if transport.get_extra_info("ssl_object") is not None:
+            self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+            self._slices = SlicedOutput(self._loop, self._transport, lambda: None)
+
+    def pause_writing(self) -> None:
+        if self._slices is not None:
+            self._slices.pause()
+
+    def resume_writing(self) -> None:
+        if self._slices is not None:
+            self._slices.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
-            self._reason = str(exc)
+            self._is_distrusted = isinstance(exc, ssl.SSLError)
+            self._reason = handshake_problem(exc)
         self._fail()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -120,13 +154,23 @@ class PeerConnection(asyncio.BufferedProtocol):
     def _name(self) -> str:
         return f"store at {self._address.host}:{self._address.port}"
 
+    def _their_certificate(self) -> bytes:
+        """What the other side has shown, and TLS has found good."""
+        tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        if not certificate:
+            raise StoreUnreachable(f"{self._name}: {self._reason}")
+        return cast(bytes, certificate)
+
     def _flush(self) -> None:
         output, size = self._output, self._output_bytes
         transport = self._transport
         if transport is None or not output:
             return
         self._output, self._output_bytes = [], 0
-        if len(output) > 1 and size >= JOIN_BELOW_BYTES:
+        if self._slices is not None and (size >= JOIN_BELOW_BYTES or not self._slices.is_empty):
+            self._slices.write(output)
+        elif len(output) > 1 and size >= JOIN_BELOW_BYTES:
             transport.writelines(output)
         else:
             transport.write(output[0] if len(output) == 1 else b"".join(output))
@@ -158,7 +202,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._transport = None
         if self._watch is not None:
             self._watch.cancel()
-        error = StoreUnreachable(f"{self._name}: {self._reason}")
+        error = (NotProven if self._is_distrusted else StoreUnreachable)(f"{self._name}: {self._reason}")
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
             fail(entry.reply, error)
@@ -175,16 +219,20 @@ class PeerConnection(asyncio.BufferedProtocol):
         else:
             self._watch = self._loop.call_at(due, self._look_at_the_time)
 
-    async def _call(self, number: int, call: Call, body: bytes) -> bytearray:
+    async def _ask(self, number: int, call: Call, body: bytes, unwilling: str) -> bytearray:
+        """A call of the handshake; `unwilling` says why the other side would end the connection instead."""
         if self._transport is None:
             raise StoreUnreachable(f"{self._name}: {self._reason}")
         reply: asyncio.Future[bytearray] = self._loop.create_future()
         frame = request(OLDEST_VERSION, call, number, bytes.fromhex(NO_STORE), body)
         self.send(number, [frame], 0, reply)
-        return await reply
+        try:
+            return await reply
+        except StoreUnreachable as error:
+            raise NotProven(f"{error}: {unwilling}") from error
 
 
 def fail(reply: "asyncio.Future[bytearray]", error: StoreUnreachable) -> None:
     if not reply.done():
-        reply.set_exception(StoreUnreachable(str(error)))
+        reply.set_exception(type(error)(str(error)))
         reply.exception()  # marked as seen, in case the caller gives up

@@ -12,6 +12,7 @@ from headwater.model.replica import Buffer, StoreError
 from headwater.peers import messages
 from headwater.peers.calls import call_body, read_reply
 from headwater.peers.channel import Channel, ChannelOptions
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import NO_STORE, Call, PeerAddress
 from headwater.wire.cursor import Cursor, MalformedRequest
 
@@ -19,9 +20,9 @@ _NO_STORE: Final = bytes.fromhex(NO_STORE)
 
 
 class RemoteNode:
-    def __init__(self, address: PeerAddress, secret: bytes, options: ChannelOptions) -> None:
+    def __init__(self, address: PeerAddress, identity: PeerIdentity, options: ChannelOptions) -> None:
         self.address = address
-        self._secret = secret
+        self._identity = identity
         self._options = options
         self._channels: dict[int, Channel] = {}
 
@@ -34,7 +35,7 @@ class RemoteNode:
 
         channel = self._channels.get(connection_class)
         if channel is None:
-            channel = self._channels[connection_class] = Channel(self.address, self._secret, self._options)
+            channel = self._channels[connection_class] = Channel(self.address, self._identity, self._options)
         try:
             return read_reply(await channel.call(encode, len(body)))
         except (StoreError, MalformedRequest) as error:

@@ -22,6 +22,7 @@ from headwater.model.replica import (
 )
 from headwater.peers import messages
 from headwater.peers.channel import Channel, ChannelOptions
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import APPEND_HEAD_BYTES, REPLY_BYTES, Call, CreateCall, Donor, PeerAddress
 from headwater.wire.cursor import MalformedRequest
 
@@ -47,7 +48,7 @@ class RemoteStore:
         self,
         store_id: StoreId,
         address: PeerAddress,
-        secret: bytes,
+        identity: PeerIdentity,
         *,
         options: ChannelOptions | None = None,
         on_lost: Callable[[StoreId], None] | None = None,
@@ -56,11 +57,11 @@ class RemoteStore:
         self.address = address
         self._store_id = store_id
         self._store_bytes = bytes.fromhex(store_id)
-        self._secret = secret
+        self._identity = identity
         self._options = options or ChannelOptions()
         lost = None if on_lost is None else lambda: on_lost(store_id)
-        self._appends = Channel(address, secret, self._options, lost)
-        self._bulk = Channel(address, secret, self._options)
+        self._appends = Channel(address, identity, self._options, lost)
+        self._bulk = Channel(address, identity, self._options)
 
     @property
     def store_id(self) -> StoreId:
@@ -146,7 +147,7 @@ class RemoteStore:
         return await self._call_apart(Call.COPY, messages.copy_body(description, donors))
 
     async def _call_apart(self, call: Call, body: bytes) -> SealedReplica:
-        channel = Channel(self.address, self._secret, replace(self._options, call_timeout_s=None))
+        channel = Channel(self.address, self._identity, replace(self._options, call_timeout_s=None))
         try:
             return _decoded(messages.read_sealed_reply, await self._call(channel, call, body))
         finally:

@@ -1,13 +1,15 @@
 """Serves the store of this node to its peers, on the peer listener, and answers their calls to its broker.
 
 A peer proves first that it knows the secret of the cluster; until then nothing else is answered, and requests are
-small. Calls of one connection reach the store in the order in which they came, many at a time, and are answered in
-that order. Appends go to the store without a task; everything else gets one. There is no call that deletes.
+small. With TLS it has shown a certificate before that, and its proof is about this connection. Calls of one connection
+reach the store in the order in which they came, many at a time, and are answered in that order. Appends go to the store
+without a task; everything else gets one. There is no call that deletes.
 
 All state belongs to the event loop.
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -20,7 +22,8 @@ from headwater.peers.calls import CallHandler, answer_call, refuse_calls
 from headwater.peers.channel import ChannelOptions
 from headwater.peers.donors import CHANNELS as DONOR_CHANNELS
 from headwater.peers.donors import DonorSource
-from headwater.peers.handshake import NONCE_BYTES, NoCommonVersion, StoreSide, check_secret
+from headwater.peers.handshake import NONCE_BYTES, NoCommonVersion, StoreSide
+from headwater.peers.identity import PeerIdentity, binding
 from headwater.peers.messages import (
     NEWEST_VERSION,
     OLDEST_VERSION,
@@ -59,9 +62,6 @@ LIMITS: Final = ServerLimits(
 """The largest batch that a client may send fits into an append."""
 
 
-_LISTENER: Final = Listener(name="peers", asks_who=True)
-
-
 @dataclass(slots=True)
 class _Session:
     """The state of one connection."""
@@ -76,7 +76,7 @@ class StoreServer:
     def __init__(
         self,
         store: SegmentStore | None,
-        secret: bytes,
+        identity: PeerIdentity,
         traffic: TrafficCounters,
         *,
         on_call: CallHandler = refuse_calls,
@@ -87,11 +87,10 @@ class StoreServer:
     ) -> None:
         """`store` is None on a node without one: it still answers calls to its broker, by `on_call`. `giving` limits
         the copies that other stores make of this one's segments, `getting` those that this store makes."""
-        check_secret(secret)
         self._own = store
         self._store_bytes = bytes.fromhex(store.store_id) if store is not None else b""
         self._on_call = on_call
-        self._secret = secret
+        self._identity = identity
         self._donor_options = donor_options or DONOR_CHANNELS
         self._giving = giving
         self._getting = getting
@@ -100,12 +99,22 @@ class StoreServer:
         self._sessions: dict[Connection, _Session] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._copies = asyncio.Semaphore(MAX_COPIES)
+        identity.secrets.watchers.append(self._secrets_replaced)
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        return await self._server.listen(host, port, listener=_LISTENER)
+        tls = self._identity.tls
+        listener = Listener(
+            name="peers",
+            tls=tls.files if tls is not None else None,
+            takes_plain=tls is not None and not tls.is_required,
+            asks_who=True,
+        )
+        return await self._server.listen(host, port, listener=listener)
 
     async def close(self) -> None:
         """Close all connections; the store finishes the calls that it has begun."""
+        with contextlib.suppress(ValueError):
+            self._identity.secrets.watchers.remove(self._secrets_replaced)
         await self._server.close()
         for task in self._tasks:
             task.cancel()
@@ -146,9 +155,17 @@ class StoreServer:
     def _forget(self, connection: Connection) -> None:
         self._sessions.pop(connection, None)
 
+    def _secrets_replaced(self) -> None:
+        """What was proven by a secret that is gone counts no more: the peer connects anew, if it knows another."""
+        accepted = self._identity.secrets.accepted
+        for connection, session in list(self._sessions.items()):
+            proven = session.handshake.proven if session.handshake is not None else None
+            if proven is not None and proven not in accepted:
+                connection.close("peer_secret_replaced", "the secret that the peer has proven is not the cluster's now")
+
     def _shake_hands(self, connection: Connection, session: _Session, request: Request, body: Cursor) -> Pieces:
         if request.call == Call.HELLO and session.handshake is None:
-            session.handshake = StoreSide(self._secret, os.urandom(NONCE_BYTES))
+            session.handshake = StoreSide(self._identity.secrets, os.urandom(NONCE_BYTES), _binding_of(connection))
             try:
                 return messages.reply(request.number, session.handshake.answer(body))
             except NoCommonVersion as error:
@@ -158,7 +175,8 @@ class StoreServer:
             if proof is not None:
                 connection.trust()
                 return messages.reply(request.number, proof)
-        raise CloseConnection("a stranger")
+            raise CloseConnection("a peer does not know the secret of the cluster, or a proxy passes on its proof")
+        raise CloseConnection("a stranger, who does not begin as a peer does")
 
     def _append(self, session: _Session, request: Request, append: AppendCall) -> "Answer | Promise":
         number = request.number
@@ -281,7 +299,7 @@ class StoreServer:
         others = [donor for donor in donors if donor.store_id != self._store.store_id]
         async with self._copies:
             while True:
-                source = DonorSource(description, others, self._secret, self._donor_options, self._getting)
+                source = DonorSource(description, others, self._identity, self._donor_options, self._getting)
                 try:
                     return messages.sealed_body(await self._store.copy(description, source))
                 except CorruptReplica:
@@ -290,3 +308,14 @@ class StoreServer:
                         raise
                 finally:
                     source.close()
+
+
+def _binding_of(connection: Connection) -> bytes:
+    """Empty without TLS."""
+    shown = connection.shown_certificate
+    if shown is None:
+        return b""
+    theirs = connection.peer_certificate
+    if theirs is None:
+        raise CloseConnection("a peer without a certificate")
+    return binding(shown, theirs)

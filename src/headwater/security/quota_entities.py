@@ -243,7 +243,8 @@ class QuotaTable:
                 levels.setdefault(key, _Levels({}, {}, {}, {})).add(entity, value)
         self._levels = levels
         self._addresses = levels.get(QuotaKey.CONNECTION_CREATION_RATE)
-        self._has_client_limits = any(key in levels for key in CLIENT_KEYS)
+        self.limits_clients = any(key in levels for key in CLIENT_KEYS)
+        self.limits_addresses = self._addresses is not None
 
     def __len__(self) -> int:
         return len(self._quotas)
@@ -256,9 +257,10 @@ class QuotaTable:
 
     def limits(self, user: str, client_id: str | None) -> ClientLimits:
         """What limits a client. The same as long as the table is: to be kept with the connection."""
-        if not self._has_client_limits:
+        if not self.limits_clients:
             return UNLIMITED
-        return ClientLimits(*(self.limit(key, user, client_id) for key in CLIENT_KEYS))
+        limits = ClientLimits(*(self.limit(key, user, client_id) for key in CLIENT_KEYS))
+        return UNLIMITED if limits == UNLIMITED else limits
 
     def limit(self, key: QuotaKey, user: str, client_id: str | None) -> QuotaLimit | None:
         levels = self._levels.get(key)
@@ -272,6 +274,16 @@ class QuotaTable:
         values = self._addresses.addresses
         value = values.get(ip, values.get(None))
         return None if value is None else QuotaLimit(value, Metered(ip=ip))
+
+    def limit_of(self, key: QuotaKey, metered: Metered) -> QuotaLimit | None:
+        """The limit that `metered` is measured against. None if another one, or none, counts for its clients now."""
+        if metered.ip is not None:
+            return self.connection_limit(metered.ip)
+        limit = self.limit(key, metered.user or "", metered.client_id)
+        levels = self._levels.get(key)
+        if levels is None or limit is None or limit.metered == metered:
+            return limit
+        return levels.shared_limit(metered)
 
     def describe(self, filter: QuotaFilter) -> list[tuple[QuotaEntity, Quotas]]:
         """The entities that match, in an order that does not change."""
@@ -308,6 +320,12 @@ class _Levels:
                 return QuotaLimit(value, Metered(user))
         value = clients.get(client_id, clients.get(None))
         return None if value is None else QuotaLimit(value, Metered(client_id=client_id))
+
+    def shared_limit(self, metered: Metered) -> QuotaLimit | None:
+        """Of a user with all her client ids, or of a client id of all users."""
+        names, name = (self.clients, metered.client_id) if metered.user is None else (self.users, metered.user)
+        value = names.get(name, names.get(None)) if metered.user is None or metered.client_id is None else None
+        return None if value is None else QuotaLimit(value, metered)
 
 
 def _kind(text: str, unknown: ErrorCode) -> EntityKind:

@@ -29,7 +29,7 @@ of them may come. A client whose meter was forgotten has its whole allowance aga
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from headwater.model.deadlines import Deadlines
 from headwater.security.quota_entities import Metered
@@ -50,30 +50,86 @@ MUTATION_BURST_S: Final = SAMPLES * SAMPLE_MS / 1_000
 LONGEST_RATE_WAIT_MS: Final = SAMPLE_MS
 
 
-class Meter(Protocol):
-    recovered_ms: int
-    """When a client that had to wait has its whole allowance again."""
+class Meter:
+    """What all kinds have: until when its client waits, and how often it had to."""
+
+    __slots__ = ("recovered_ms", "throttled_ms", "violations")
+
+    def __init__(self) -> None:
+        self.recovered_ms = 0
+        """When a client that had to wait has its whole allowance again."""
+        self.violations = 0
+        """How many requests or connections came with a wait."""
+        self.throttled_ms = 0
+        """All these waits together."""
+
+    def per_second(self, now_ms: int) -> float:
+        raise NotImplementedError
+
+    def waits_ms(self, now_ms: int) -> int:
+        """How long the client still has to wait, unless its limit was altered meanwhile."""
+        return max(self.recovered_ms - WINDOW_MS - now_ms, 0)
+
+    def _noted(self, wait_ms: int, now_ms: int) -> int:
+        """`wait_ms`, which the client is told."""
+        if wait_ms:
+            self.violations += 1
+            self.throttled_ms += wait_ms
+        self._note_owed(wait_ms, now_ms)
+        return wait_ms
+
+    def _note_owed(self, owed_ms: int, now_ms: int) -> None:
+        if owed_ms:
+            self.recovered_ms = now_ms + owed_ms + WINDOW_MS
+        elif self.recovered_ms > now_ms + WINDOW_MS:
+            self.recovered_ms = now_ms + WINDOW_MS
 
 
 M = TypeVar("M", bound=Meter)
 
 
-class ByteMeter:
-    __slots__ = ("_bucket", "_rate", "recovered_ms")
+class ByteMeter(Meter):
+    """Usage that is far from the limit is not put into the window at once: it is collected for the rest of a sample,
+    as long as there is certainly room for it."""
+
+    __slots__ = ("_bucket", "_collected", "_collected_ms", "_rate", "_safe_bytes", "_safe_limit", "_safe_until_ms")
 
     def __init__(self) -> None:
+        super().__init__()
         self._rate = SampledRate()
         self._bucket = TokenBucket(WHOLE_WINDOW_S)
-        self.recovered_ms = 0
+        self._collected = 0
+        self._collected_ms = 0
+        self._safe_bytes = 0.0
+        self._safe_limit = 0.0
+        self._safe_until_ms = 0
 
     def charge(self, size_bytes: int, limit: float, now_ms: int) -> int:
         """Count bytes that came or went; returns how long the client has to wait after them."""
+        tokens = self._bucket.take(size_bytes, limit, now_ms)
+        if (
+            now_ms < self._safe_until_ms
+            and limit == self._safe_limit
+            and tokens >= 0
+            and size_bytes <= self._safe_bytes
+        ):
+            self._safe_bytes -= size_bytes
+            self._collected += size_bytes
+            self._collected_ms = now_ms
+            if self.recovered_ms:
+                self._note_owed(0, now_ms)
+            return 0
+        self._settle()
         self._rate.record(size_bytes, now_ms)
-        self._bucket.take(size_bytes, limit, now_ms)
-        return self._noted(whole_wait_ms(self._wait_ms(limit, now_ms)), now_ms)
+        wait_ms = self._noted(whole_wait_ms(self._wait_ms(limit, now_ms)), now_ms)
+        if not wait_ms:
+            self._safe_bytes, self._safe_until_ms = self._rate.safe_room(limit, now_ms)
+            self._safe_limit = limit
+        return wait_ms
 
     def take_back(self, size_bytes: int, limit: float, now_ms: int) -> None:
         """The bytes that were just charged are not sent after all."""
+        self._settle()
         self._rate.record(-size_bytes, now_ms)
         self._bucket.take(-size_bytes, limit, now_ms)
 
@@ -81,37 +137,47 @@ class ByteMeter:
         """How long the client has to wait before anything is sent to it.
 
         Rounded down, so that a consumer that got nothing comes before the one that got too much."""
+        self._settle()
         return self._noted(int(min(self._wait_ms(limit, now_ms), LONGEST_WAIT_MS)), now_ms)
 
     def room_bytes(self, limit: float, now_ms: int) -> int:
         """How much a fetch reads at most, besides a first batch that is larger. Never more than ten seconds' worth."""
+        if now_ms < self._safe_until_ms and limit == self._safe_limit and self._safe_bytes > limit:
+            return max(int(min(self._safe_bytes, self._bucket.tokens(limit, now_ms))), 0)
+        self._settle()
         room = min(self._rate.room(limit, now_ms), self._bucket.tokens(limit, now_ms), limit * WHOLE_WINDOW_S)
         return max(int(room), 0)
 
     def per_second(self, now_ms: int) -> float:
+        self._settle()
         return self._rate.per_second(now_ms)
+
+    def _settle(self) -> None:
+        """What was collected is in the window, and nothing more may be collected until the next charge says so."""
+        if self._collected:
+            self._rate.record(self._collected, self._collected_ms)
+            self._collected = 0
+        self._safe_until_ms = 0
 
     def _wait_ms(self, limit: float, now_ms: int) -> float:
         return max(self._rate.wait_ms(limit, now_ms), self._bucket.wait_ms(limit, now_ms))
 
-    def _noted(self, wait_ms: int, now_ms: int) -> int:
-        self.recovered_ms = _recovered_ms(self.recovered_ms, wait_ms, now_ms)
-        return wait_ms
 
-
-class RateMeter:
-    __slots__ = ("_rate", "recovered_ms")
+class RateMeter(Meter):
+    __slots__ = ("_rate",)
 
     def __init__(self) -> None:
+        super().__init__()
         self._rate = SampledRate()
-        self.recovered_ms = 0
 
     def charge(self, value: float, limit: float, now_ms: int) -> int:
         """Count percents of a second, or connections; returns how long the client has to wait after them."""
         self._rate.record(value, now_ms)
-        wait_ms = whole_wait_ms(self._rate.wait_ms(limit, now_ms), LONGEST_RATE_WAIT_MS)
-        self.recovered_ms = _recovered_ms(self.recovered_ms, wait_ms, now_ms)
-        return wait_ms
+        return self._noted(whole_wait_ms(self._rate.wait_ms(limit, now_ms), LONGEST_RATE_WAIT_MS), now_ms)
+
+    def count(self, value: float, now_ms: int) -> None:
+        """Usage that becomes known when it is too late for a wait: the next charge finds it."""
+        self._rate.record(value, now_ms)
 
     def take_back(self, value: float, now_ms: int) -> None:
         """The connection that was just charged is not accepted."""
@@ -121,36 +187,41 @@ class RateMeter:
         return self._rate.per_second(now_ms)
 
 
-class MutationMeter:
-    __slots__ = ("_bucket", "recovered_ms")
+class MutationMeter(Meter):
+    __slots__ = ("_bucket", "_rate")
 
     def __init__(self) -> None:
+        super().__init__()
         self._bucket = TokenBucket(MUTATION_BURST_S)
-        self.recovered_ms = 0
+        self._rate = SampledRate()
+        """For people: mutations are admitted by the bucket alone."""
 
     def admit(self, mutations: int, limit: float, now_ms: int) -> int:
         """Returns 0 if the mutations may be done, and they are counted; else how long the client has to wait."""
         tokens = self._bucket.tokens(limit, now_ms)
         wait_ms = 0 if tokens >= 0 else max(whole_wait_ms(self._bucket.wait_ms(limit, now_ms)), 1)
         if not wait_ms:
-            self._bucket.take(mutations, limit, now_ms)
-        return self._noted(wait_ms, limit, now_ms)
+            self._take(mutations, limit, now_ms)
+        self._noted(wait_ms, now_ms)
+        self._note_owed(whole_wait_ms(self._bucket.wait_ms(limit, now_ms)), now_ms)
+        return wait_ms
 
     def charge(self, mutations: int, limit: float, now_ms: int) -> int:
         """Count mutations that are done in any case; returns how long the client has to wait after them."""
+        self._take(mutations, limit, now_ms)
+        return self._noted(whole_wait_ms(self._bucket.wait_ms(limit, now_ms)), now_ms)
+
+    def take_back(self, mutations: int, limit: float, now_ms: int) -> None:
+        """The mutations that were just admitted are not done after all."""
+        self._take(-mutations, limit, now_ms)
+        self._note_owed(whole_wait_ms(self._bucket.wait_ms(limit, now_ms)), now_ms)
+
+    def per_second(self, now_ms: int) -> float:
+        return self._rate.per_second(now_ms)
+
+    def _take(self, mutations: int, limit: float, now_ms: int) -> None:
         self._bucket.take(mutations, limit, now_ms)
-        return self._noted(whole_wait_ms(self._bucket.wait_ms(limit, now_ms)), limit, now_ms)
-
-    def _noted(self, wait_ms: int, limit: float, now_ms: int) -> int:
-        owed_ms = whole_wait_ms(self._bucket.wait_ms(limit, now_ms))
-        self.recovered_ms = _recovered_ms(self.recovered_ms, owed_ms, now_ms)
-        return wait_ms
-
-
-def _recovered_ms(before_ms: int, wait_ms: int, now_ms: int) -> int:
-    if wait_ms:
-        return now_ms + wait_ms + WINDOW_MS
-    return min(before_ms, now_ms + WINDOW_MS)
+        self._rate.record(mutations, now_ms)
 
 
 class MeterTable(Generic[M]):
@@ -164,7 +235,8 @@ class MeterTable(Generic[M]):
         return len(self._clients) + len(self._others)
 
     def __iter__(self) -> Iterator[tuple[Metered, M]]:
-        return chain(self._clients, self._others)
+        """Users and addresses before clients; of each, those that had to stay first, then the one used last."""
+        return chain(self._others, self._clients)
 
     def meter(self, metered: Metered, now_ms: int) -> M:
         """To be used at once, and not kept: the table may forget it."""
@@ -190,7 +262,7 @@ class _Room(Generic[M]):
         return len(self._meters) + len(self._staying)
 
     def __iter__(self) -> Iterator[tuple[Metered, M]]:
-        return chain(self._meters.items(), self._staying.items())
+        return chain(self._staying.items(), reversed(self._meters.items()))
 
     def meter(self, metered: Metered, now_ms: int) -> M:
         meter = self._meters.get(metered)

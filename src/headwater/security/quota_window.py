@@ -57,6 +57,14 @@ class SampledRate:
         """How much more could be used now without a wait; negative if nothing."""
         return limit * self._window_ms(now_ms) / 1_000 - self._before_sum - self._sum
 
+    def safe_room(self, limit: float, now_ms: int) -> tuple[float, int]:
+        """What can be used until a moment, whenever and in as many pieces as it comes, and the rate is not above the
+        limit. All of it falls into one sample: it may be recorded together."""
+        self._window_ms(now_ms)
+        if self._start_ms is None or now_ms - self._start_ms >= SAMPLE_MS:
+            return 0.0, now_ms
+        return limit * WHOLE_WINDOW_S - self._before_sum - self._sum, self._start_ms + SAMPLE_MS
+
     def _window_ms(self, now_ms: int) -> int:
         """Over what time the rate is, once what is too old has been forgotten."""
         if self._start_ms is None:
@@ -105,9 +113,23 @@ class TokenBucket:
         self._filled_ms = now_ms
         return self._tokens
 
-    def take(self, count: float, limit: float, now_ms: int) -> None:
-        """A negative count gives tokens back."""
-        self._tokens = min(limit * self._burst_s, self.tokens(limit, now_ms) - count)
+    def take(self, count: float, limit: float, now_ms: int) -> float:
+        """A negative count gives tokens back. Returns what is left, as `tokens` would."""
+        # On the path of each produce and fetch: one call, not two.
+        burst = limit * self._burst_s
+        before = self._tokens
+        if before is None:
+            tokens = burst
+        else:
+            tokens = before + limit * (now_ms - self._filled_ms) / 1_000
+            if tokens > burst:
+                tokens = burst
+        tokens -= count
+        if tokens > burst:
+            tokens = burst
+        self._filled_ms = now_ms
+        self._tokens = tokens
+        return tokens
 
     def wait_ms(self, limit: float, now_ms: int) -> float:
         """Until nothing has to be made up for."""

@@ -80,8 +80,14 @@ class ScramCredential:
     iterations: int
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
+    also: Self | None = None
+    """Another that the user may prove instead, with the same salt and iterations: of a password that is being
+    replaced."""
 
     def __post_init__(self) -> None:
+        assert self.also is None or (self.also.salt, self.also.iterations) == (self.salt, self.iterations), (
+            "what the server says first is the same for both"
+        )
         if not 1 <= len(self.salt) <= MAX_SALT_BYTES:
             raise UnacceptableCredential(f"A salt has 1 to {MAX_SALT_BYTES} bytes, not {len(self.salt)}.")
         _check_iterations(self.iterations)
@@ -156,6 +162,11 @@ class ScramCredential:
         if len(proof) != len(signature):
             return False
         return hmac.compare_digest(self.mechanism.hash(exclusive_or(proof, signature)), self.stored_key)
+
+    def proven_by(self, proof: bytes, exchange: bytes, hashing: ScramHashing = HASHING) -> Self | None:
+        """Which of the credentials the proof is for."""
+        fitting = [each for each in (self, self.also) if each is not None and each.has_proof(proof, exchange, hashing)]
+        return fitting[0] if fitting else None
 
     def signature(self, exchange: bytes, hashing: ScramHashing = HASHING) -> bytes:
         """What proves the server to the client."""

@@ -85,9 +85,9 @@ class ScramServer:
             raise MalformedScram("The nonce is not that of this exchange.")
         exchange = exchange_text(begun.client.bare, begun.server.text, final.unsigned)
         credential, is_known = self._credential_of(begun.client.user)
-        has_proof = credential.has_proof(final.proof, exchange, self._hashing)
-        signature = credential.signature(exchange, self._hashing)
-        if not has_proof or not is_known:
+        proven = credential.proven_by(final.proof, exchange, self._hashing)
+        signature = (proven or credential).signature(exchange, self._hashing)
+        if proven is None or not is_known:
             raise InvalidProof("The user is not known, or the proof is not that of its password.")
         self.user = begun.client.user
         return b"v=" + b64encode(signature)

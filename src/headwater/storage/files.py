@@ -175,7 +175,7 @@ class SystemFiles:
         if path.is_dir():
             return
         self.make_directory(path.parent)
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode=0o750, exist_ok=True)  # as the files in it: nothing is for everybody on the machine
         self.sync_directory(path.parent)
 
     def list(self, path: Path) -> list[str]:

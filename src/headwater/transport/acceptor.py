@@ -5,6 +5,9 @@ the client's first record is whole: until then it waits in the kernel, and costs
 turn of the event loop, in turn for the addresses that they come from, because each takes a millisecond of the loop. Of
 those under way there is a number; beyond it the oldest is given up. So clients that never finish, or only begin, keep
 out no other, and cost little memory for a few seconds.
+
+A connection of an address that makes too many of them is held for a while and then closed, without a word: so a client
+that connects again as soon as it fails is slowed down.
 """
 
 import asyncio
@@ -12,13 +15,13 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headwater.transport.client_hello import client_hello
 from headwater.transport.connection import Connection
 from headwater.transport.listener import Listener
 from headwater.transport.strangers import Strangers
+from headwater.transport.tls_errors import NOT_TLS, handshake_problem
 from headwater.transport.turnstile import Turnstile
 
 if TYPE_CHECKING:
@@ -32,10 +35,10 @@ LEAST_HANDSHAKE_S: Final = 0.1
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 """How long a client may take to say that it has read everything, when a TLS connection is closed."""
 MAX_ACCEPTS_AT_ONCE: Final = 32
+MAX_HELD: Final = 1_000
+"""Connections of one listener that are held before they are closed; more are closed at once."""
 PAUSE_S: Final = 1.0
 """After an error of the system that more connections will meet, too: no file descriptors, no memory."""
-_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
-"""OpenSSL's words for a first byte that begins no handshake."""
 
 
 class Acceptor:
@@ -47,6 +50,7 @@ class Acceptor:
         self._handshakes = Strangers()
         self._turnstile = Turnstile(self._loop)
         self._serving: set[asyncio.Task[None]] = set()
+        self._held: dict[socket.socket, asyncio.TimerHandle] = {}
         self._accepting = self._loop.create_task(self._accept())
 
     @property
@@ -59,6 +63,8 @@ class Acceptor:
         self._accepting.cancel()
         for task in self._serving:
             task.cancel()
+        for held in list(self._held):
+            self._let_go(held)
         self._socket.close()
 
     async def _accept(self) -> None:
@@ -82,6 +88,10 @@ class Acceptor:
 
     def _accepted(self, accepted: socket.socket, address: object) -> None:
         host = str(address[0]) if isinstance(address, tuple) else "local"
+        wait_s = self._server.wait_s_of(host) if self._server.wait_s_of is not None else 0.0
+        if wait_s:
+            self._hold(accepted, host, wait_s)
+            return
         if not self._server.admit(host, self._listener):
             accepted.close()
             return
@@ -93,18 +103,24 @@ class Acceptor:
         if self._listener.tls is not None:
             self._server.expects(task, host, self._listener)
 
+    def _hold(self, accepted: socket.socket, host: str, wait_s: float) -> None:
+        self._server.events.log("connection_refused", peer=host, reason="connection_creation_rate")
+        if len(self._held) < MAX_HELD:
+            self._held[accepted] = self._loop.call_later(wait_s, self._let_go, accepted)
+        else:
+            accepted.close()
+
+    def _let_go(self, held: socket.socket) -> None:
+        self._held.pop(held).cancel()
+        held.close()
+
     async def _serve(self, accepted: socket.socket, host: str, made: list[Connection]) -> None:
         """Set the connection up, and put it into `made`."""
-
-        def connection() -> Connection:
-            made.append(Connection(self._server, self._listener, host))
-            return made[0]
-
         try:
             if self._listener.tls is None:
-                await self._loop.connect_accepted_socket(connection, accepted)
+                await self._take(accepted, host, made)
             else:
-                await self._shake_hands(connection, accepted, host)
+                await self._shake_hands(accepted, host, made)
         except (OSError, TimeoutError) as error:
             self._failed(host, error)
 
@@ -120,19 +136,30 @@ class Acceptor:
             accepted.close()
             self._server.release_place(host, self._listener)
 
-    async def _shake_hands(self, connection: Callable[[], Connection], accepted: socket.socket, host: str) -> None:
+    async def _take(self, accepted: socket.socket, host: str, made: list[Connection]) -> None:
+        """As it is, without TLS."""
+        made.append(Connection(self._server, self._listener, host))
+        await self._loop.connect_accepted_socket(lambda: made[0], accepted)
+
+    async def _shake_hands(self, accepted: socket.socket, host: str, made: list[Connection]) -> None:
         ends_at = self._loop.time() + HANDSHAKE_TIMEOUT_S
         async with asyncio.timeout_at(ends_at):
-            await client_hello(self._loop, accepted)
-            await self._turnstile.passed(host)
-        tls, task, handshakes = self._listener.tls, asyncio.current_task(), self._handshakes
-        assert tls is not None and task is not None, "a task that sets up TLS"
+            begins_tls = await client_hello(self._loop, accepted)
+            if begins_tls or not self._listener.takes_plain:
+                await self._turnstile.passed(host)
+        if self._listener.takes_plain and not begins_tls:
+            await self._take(accepted, host, made)
+            return
+        task, handshakes = asyncio.current_task(), self._handshakes
+        assert self._listener.tls is not None and task is not None, "a task that sets up TLS"
+        tls = self._listener.tls.current  # one moment's: the files may be replaced meanwhile
+        made.append(Connection(self._server, self._listener, host, tls.certificate.der))
         if len(handshakes) >= MAX_HANDSHAKES:
             handshakes.close_one_for(host)
         handshakes.add(task, host, task.cancel)
         try:
             await self._loop.connect_accepted_socket(
-                connection,
+                lambda: made[0],
                 accepted,
                 ssl=tls.context,
                 ssl_handshake_timeout=max(LEAST_HANDSHAKE_S, ends_at - self._loop.time()),
@@ -143,8 +170,8 @@ class Acceptor:
 
     def _failed(self, host: str, error: Exception) -> None:
         reason = error.reason if isinstance(error, ssl.SSLError) else None
-        event = "plaintext_on_tls_listener" if reason in _NOT_TLS else "tls_handshake_failed"
+        event = "plaintext_on_tls_listener" if reason in NOT_TLS else "tls_handshake_failed"
         self._server.traffic.bad_request(event)
-        late = f"not done within {HANDSHAKE_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else ""
-        words = reason or str(error) or late or type(error).__name__
+        late = f"not done within {HANDSHAKE_TIMEOUT_S:g} s"
+        words = late if isinstance(error, TimeoutError) and not str(error) else handshake_problem(error)
         self._server.events.log(event, peer=host, listener=self._listener.name, reason=words)

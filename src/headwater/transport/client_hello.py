@@ -15,9 +15,9 @@ _HANDSHAKE: Final = 0x16
 _MAX_RECORD_BYTES: Final = 1 << 14
 
 
-async def client_hello(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
-    """Returns when the record is there, or when it is clear that none will come: TLS says then what is wrong. Raises
-    ConnectionResetError if the client has gone without a word."""
+async def client_hello(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:
+    """Returns when the record is there, or when it is clear that none will come: whether what has come begins as TLS
+    does, which says itself what else is wrong. Raises ConnectionResetError if the client has gone without a word."""
     head = await _arrived(loop, sock, _RECORD_HEAD_BYTES)
     if not head:
         raise ConnectionResetError("closed before the TLS handshake")
@@ -26,6 +26,7 @@ async def client_hello(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> 
         await _arrived(loop, sock, _RECORD_HEAD_BYTES + length)
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    return head[0] == _HANDSHAKE
 
 
 async def _arrived(loop: asyncio.AbstractEventLoop, sock: socket.socket, count: int) -> bytes:

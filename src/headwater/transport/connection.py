@@ -5,8 +5,8 @@ overlap (`Server.kind_of` names the kind): a produce that waits for the disk doe
 ListOffsets behind it waits. Responses leave in the order of their requests, whatever is ready first.
 
 A connection stops being read while it has too many unanswered or waiting requests, while its output waits
-for a slow reader, while the server is over its memory budget, or while it is over its rate. All of a connection's
-state belongs to the event loop that runs it.
+for a slow reader, while the server is over its memory budget, while it is over its rate, or while its client is over a
+quota. All of a connection's state belongs to the event loop that runs it.
 """
 
 import asyncio
@@ -76,7 +76,9 @@ class _Unanswered:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, server: "Server", listener: Listener, peer_host: str) -> None:
+    def __init__(
+        self, server: "Server", listener: Listener, peer_host: str, shown_certificate: bytes | None = None
+    ) -> None:
         self._server = server
         self.listener = listener
         self.events = server.events
@@ -101,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self._rate_window_start = 0.0
         self._rate_window_count = 0
         self.peer_host = peer_host
+        self.shown_certificate = shown_certificate
+        """The server's certificate that this connection began with, in DER form; None without TLS."""
         self.was_made = False
         """Whether its transport was: the TLS handshake, if there is one, is behind it."""
         self._is_given_up = False
@@ -114,6 +118,10 @@ class Connection(asyncio.BufferedProtocol):
         """Who the client is, as far as it was asked."""
         self.access: Any = None
         """What the client may do, which those who handle its requests know; None until they do."""
+        self.limits: Any = None
+        """What limits the client, likewise."""
+        self._throttle: asyncio.TimerHandle | None = None
+        """Ends the pause of a client that is over its quota."""
         self.when_closed: dict[Hashable, Callable[[], None]] = {}
         """Callbacks for when the client is gone, under keys by which they can be removed."""
         self.login: Any = listener.new_login(self) if listener.new_login is not None else None
@@ -129,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.last_active = self.opened_at = self._server.loop.time()
-        if self.listener.tls is not None:
+        if self.shown_certificate is not None:
             self._slices = SlicedOutput(self._server.loop, self._transport, self._sliced)
         if not self._server.joins(self):
             self._transport.abort()
@@ -147,6 +155,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._waiting_frames.clear()
         self._waiting_bytes = 0
+        if self._throttle is not None:
+            self._throttle.cancel()
         self._server.forget(self)
         for entry in self._unanswered:
             if entry.answer is not None:
@@ -219,10 +229,28 @@ class Connection(asyncio.BufferedProtocol):
         self._start_requests()
         self._read_on()
 
+    def throttle(self, seconds: float) -> None:
+        """The client is over its quota: for so long, or longer if it was told so before, nothing more of it is read or
+        started. Answers go out (KIP-219)."""
+        if self._transport is None:
+            return
+        loop = self._server.loop
+        until = loop.time() + seconds
+        if self._throttle is not None:
+            if self._throttle.when() >= until:
+                return
+            self._throttle.cancel()
+        self._throttle = loop.call_at(until, self._throttled)
+        self.pause("throttle")
+
+    @property
+    def is_throttled(self) -> bool:
+        return self._throttle is not None
+
     def identify(self, principal: Principal) -> None:
         """It is known who the client is. Requests that start from now on are the principal's."""
         self.principal = principal
-        self.access = None
+        self.access = self.limits = None
 
     def trust(self) -> None:
         """The client has proven who it is: its next request may be large, and its time is not limited."""
@@ -280,6 +308,12 @@ class Connection(asyncio.BufferedProtocol):
     def _tls(self) -> ssl.SSLObject | None:
         transport = self._transport
         return transport.get_extra_info("ssl_object") if transport is not None else None
+
+    def _throttled(self) -> None:
+        self._throttle = None
+        if self.frame_started is not None:
+            self.frame_started = self._server.loop.time()  # the rest of the frame was not read for our reasons
+        self.resume("throttle")
 
     # Requests, in order
 

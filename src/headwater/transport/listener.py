@@ -15,6 +15,8 @@ UNLIMITED: Final = 2**31 - 1
 class Listener:
     name: str
     tls: "ReloadedTls | None" = None
+    takes_plain: bool = False
+    """Whether a connection that does not begin with a TLS handshake is served as it is, although there is `tls`."""
     asks_who: bool = False
     """Whether a client has to prove who it is before it is trusted."""
     new_login: "Callable[[Connection], Any] | None" = None

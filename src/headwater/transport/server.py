@@ -85,6 +85,8 @@ class Server:
         """Of the held bytes, those of clients that have not proven who they are."""
         self._short_of_memory: set[Connection] = set()
         self._acceptors: list[Acceptor] = []
+        self.wait_s_of: Callable[[str], float] | None = None
+        """Of an address that has just connected: how long the connection is held and then closed, or 0."""
         self.address = ("", 0)
         """The address that it listens on first, or did before it was closed."""
 
@@ -250,7 +252,8 @@ class Server:
             self.loop.run_in_executor(None, self._freed_memory.give_back)
         for connection in list(self._connections):
             started = connection.frame_started
-            if started is not None and now - started > self._limits.half_request_timeout_s:
+            is_late = started is not None and now - started > self._limits.half_request_timeout_s
+            if is_late and not connection.is_throttled:
                 connection.close("half_request", "a started request did not arrive in time")
             elif not connection.is_trusted and now - connection.opened_at > self._limits.handshake_timeout_s:
                 connection.close("no_handshake")

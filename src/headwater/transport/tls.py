@@ -46,6 +46,8 @@ class ServerTlsFiles:
     client_certificates: ClientCertificates = ClientCertificates.NONE
     revoked: Path | None = None
     """A list of revoked certificates (CRL) by the authority of clients."""
+    is_of_node: bool = False
+    """The certificate is shown to other nodes as well, which are servers: `client_ca` signs theirs."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -75,6 +77,8 @@ class TlsContext:
 
     context: ssl.SSLContext
     certificate: CertificateFacts
+    outgoing: ssl.SSLContext | None = None
+    """For connections to other nodes, whose names are checked; None unless the files are a node's."""
 
 
 def read_context(files: ServerTlsFiles, now: datetime, hosts: tuple[str, ...] = ()) -> TlsContext:
@@ -89,39 +93,58 @@ def read_context(files: ServerTlsFiles, now: datetime, hosts: tuple[str, ...] = 
     for host in hosts:
         if not certificate.covers(host):
             names = ", ".join(certificate.names) or "none"
+            who = "other nodes" if files.is_of_node else "clients"
             raise UnusableCertificate(
-                f"{files.certificate}: clients are sent to {host}, which the certificate is not for (it names {names})."
+                f"{files.certificate}: {who} are sent to {host}, which the certificate is not for (it names {names})."
                 f" Advertise one of its names, or get one with {host} among its subject alternative names."
             )
-    return TlsContext(_context(files), certificate)
+    context = _with_certificate(ssl.PROTOCOL_TLS_SERVER, files)
+    _ask_clients(context, files)
+    return TlsContext(context, certificate, _outgoing(files) if files.is_of_node else None)
 
 
-def _context(files: ServerTlsFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def _with_certificate(side: int, files: ServerTlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_CIPHERS_OF_1_2)
     context.options |= _OPTIONS
-    context.num_tickets = 0
     try:
         context.load_cert_chain(files.certificate, files.key)
     except (OSError, ssl.SSLError) as error:
         raise UnusableCertificate(
             f"The certificate {files.certificate} and the key {files.key} cannot be used together: {_words(error)}."
         ) from error
+    return context
+
+
+def _outgoing(files: ServerTlsFiles) -> ssl.SSLContext:
+    """The other node must have a certificate of the authority, for the name by which it is reached."""
+    context = _with_certificate(ssl.PROTOCOL_TLS_CLIENT, files)
+    assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname, "a client's context asks for both"
+    _trust(context, files)
+    return context
+
+
+def _ask_clients(context: ssl.SSLContext, files: ServerTlsFiles) -> None:
+    context.num_tickets = 0
     if files.client_certificates is ClientCertificates.NONE:
-        return context
-    if files.client_ca is None:
-        raise UnusableCertificate("A listener that asks clients for certificates needs client_ca: who signs them.")
+        return
     required = files.client_certificates is ClientCertificates.REQUIRE
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    _trust(context, files)
+
+
+def _trust(context: ssl.SSLContext, files: ServerTlsFiles) -> None:
+    if files.client_ca is None:
+        raise UnusableCertificate("A listener that asks clients for certificates needs client_ca: who signs them.")
     try:
         context.load_verify_locations(files.client_ca)
         if files.revoked is not None:
             context.load_verify_locations(files.revoked)
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except (OSError, ssl.SSLError) as error:
-        raise UnusableCertificate(f"The authority of clients cannot be read: {_words(error)}.") from error
-    return context
+        who = "nodes" if files.is_of_node else "clients"
+        raise UnusableCertificate(f"The authority of {who} cannot be read: {_words(error)}.") from error
 
 
 def _certificate(path: Path) -> CertificateFacts:

@@ -56,6 +56,11 @@ class ReloadedTls:
         return self._current.context
 
     @property
+    def current(self) -> TlsContext:
+        """Context and certificate of one moment."""
+        return self._current
+
+    @property
     def certificate_der(self) -> bytes:
         return self._current.certificate.der
 

@@ -217,6 +217,13 @@ def write_response(
     return pieces
 
 
+def tell_throttle(pieces: list[Buffer], header: RequestHeader, throttle_ms: int) -> None:
+    """Into a response that is written: how long its client waits depends on its size."""
+    out = pieces[0]
+    assert isinstance(out, bytearray), "a response begins with bytes of its own"
+    _INT32.pack_into(out, len(response_start(KEY, header.api_version, header.correlation_id)), throttle_ms)
+
+
 def _write_partition_start(out: bytearray, result: FetchPartitionResult, version: int) -> None:
     is_flexible = version >= _FLEXIBLE
     start = (result.index, result.error_code, result.high_watermark, result.last_stable_offset)

@@ -101,7 +101,7 @@ def _read_topic(cursor: Cursor, version: int, is_flexible: bool) -> TopicData:
     return TopicData(name, topic_id, partitions)
 
 
-def write_response(header: RequestHeader, topics: list[ProduceTopicResult]) -> bytearray:
+def write_response(header: RequestHeader, topics: list[ProduceTopicResult], throttle_ms: int = 0) -> bytearray:
     version = header.api_version
     is_flexible = version >= _FLEXIBLE
     out = response_start(KEY, version, header.correlation_id)
@@ -116,7 +116,7 @@ def write_response(header: RequestHeader, topics: list[ProduceTopicResult]) -> b
             _write_partition(out, result, version)
         if is_flexible:
             out.append(0)
-    out += b"\0\0\0\0"  # throttle time
+    out += _INT32.pack(throttle_ms)
     if is_flexible:
         out.append(0)
     return out

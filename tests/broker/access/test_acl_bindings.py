@@ -33,7 +33,9 @@ from tests.support.eventually import until
 EVERYTHING = AclFilter()
 
 changes = st.lists(
-    st.tuples(st.integers(0, 1), st.booleans(), st.lists(some_bindings, min_size=1, max_size=4)), min_size=1, max_size=6
+    st.tuples(st.integers(0, 1), st.booleans(), st.lists(some_bindings, min_size=1, max_size=4, unique=True)),
+    min_size=1,
+    max_size=6,
 )
 
 

@@ -147,6 +147,12 @@ def ask_aiokafka(trusting: Trusting, protocol: str, token: Token) -> None:
             await client.start()
         finally:
             await client.stop()
+            await until(are_closed)  # a refused client has begun to close its connection, and does not wait for TLS to
+            await asyncio.sleep(0)
+
+    def are_closed() -> bool:
+        transports = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]
+        return all(transport.is_closing() for transport in transports.values())
 
     asyncio.run(main())
 

@@ -15,8 +15,9 @@ from headwater.model.segments import SealedSegment
 from headwater.peers.messages import PeerAddress
 from headwater.peers.pace import AT_ONCE, CopyPace
 from headwater.peers.store_directory import StoreDirectory
+from headwater.peers.store_server import StoreServer
 from headwater.replication.actions import Copy
-from tests.peers.peer_nodes import QUICK, SECRET, Node, node
+from tests.peers.peer_nodes import IDENTITY, QUICK, Counting, Node, node
 from tests.storage.storage_samples import create, fill, read_all, run, segment
 
 PARTITION = PartitionId.parse("00000000000000000000000000000001.0")
@@ -26,7 +27,7 @@ NOBODY = StoreId("ab" * 16)
 def copier(nodes: list[Node], local: Node | None = None, getting: CopyPace = AT_ONCE) -> tuple[Copier, StoreDirectory]:
     addresses: Mapping[StoreId, PeerAddress] = {it.store.store_id: it.address for it in nodes}
     own = local.store if local is not None else None
-    directory = StoreDirectory(own, addresses.get, SECRET, options=QUICK)
+    directory = StoreDirectory(own, addresses.get, IDENTITY, options=QUICK)
     return Copier(directory, own, addresses.get, lambda _: Durability.SYNC, getting), directory
 
 
@@ -156,13 +157,15 @@ def test_a_ping_is_answered_by_a_living_node_and_refused_by_a_dead_one() -> None
                 async with asyncio.timeout(60):
                     with pytest.raises((StoreError, OSError)):
                         await ping(described(dying))
-            listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-            storeless = replace(described(living), stores=(), port=listener.sockets[0].getsockname()[1])
+            bare = StoreServer(None, IDENTITY, Counting())
+            host, port = await bare.listen("127.0.0.1", 0)
+            storeless = replace(described(living), stores=(), peer_host=host, peer_port=port)
             await ping(storeless)
-            listener.close()
-            await listener.wait_closed()
-            with pytest.raises(ConnectionRefusedError):
-                await ping(storeless)
+            await ping(storeless)
+            await bare.close()
+            for _ in range(2):
+                with pytest.raises(StoreError):
+                    await ping(storeless)
             directory.close()
 
     run(main())

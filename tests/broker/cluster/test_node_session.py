@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.broker.cluster.node_session import NodeIdInUse, cluster_secret
+from headwater.broker.cluster.followed_secrets import cluster_secrets
+from headwater.broker.cluster.node_session import NodeIdInUse
 from headwater.metadata import keys
 from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
@@ -211,9 +212,9 @@ def test_all_nodes_get_the_same_secret(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with metadata_store(tmp_path) as metadata:
             metadata.answers_to_lose = 1
-            drawn = await asyncio.gather(*(cluster_secret(metadata) for _ in range(5)))
-            assert len(set(drawn)) == 1
-            assert len(drawn[0]) == 32
+            drawn = await asyncio.gather(*(cluster_secrets(metadata) for _ in range(5)))
+            assert len({secret for (secret,) in drawn}) == 1
+            assert len(drawn[0][0]) == 32
 
     asyncio.run(scenario())
 

@@ -208,7 +208,9 @@ def test_names_are_for_this_machine_or_a_token(
         metrics = Metrics()
         metrics.produced("a-secret-topic", 1, 1, 100)
         metrics.watch("group_lag", "Lag.", ("group",), lambda: [(("a-secret-group",), 7)])
-        server = await MetricsServer.start(metrics, "127.0.0.1", 0, lambda group: health_page([], group), access=access)
+        server = await MetricsServer.start(
+            metrics, "127.0.0.1", 0, lambda group: health_page([], group), None, lambda: b"{}", access
+        )
         assert server is not None
         try:
             head = b" HTTP/1.1\r\nHost: x\r\n" + (header + b"\r\n" if header else b"") + b"\r\n"
@@ -218,6 +220,7 @@ def test_names_are_for_this_machine_or_a_token(
             assert (b"a-secret-group" in page_of_metrics) is names_a_topic
             assert (b"\nheadwater_connections 0.0\n" in page_of_metrics) is (metrics_status == b"200")
             assert (await exchange(server.address, b"GET /groups" + head)).split()[1] == groups_status
+            assert (await exchange(server.address, b"GET /quotas" + head)).split()[1] == groups_status
             assert (await exchange(server.address, b"GET /livez HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\nok\n")
         finally:
             await server.stop()

@@ -57,7 +57,15 @@ def test_java_and_python_read_what_the_other_wrote(
         value = AvroSerializer(registry, ORDER)({"id": 7, "note": "from Python"}, where)
         producer.produce(topic, value, partition=0)
         assert producer.flush(60) == 0
-        command = ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", class_path, "RegistryRoundTrip"]
+        command = [
+            "java",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-Xmx256m",
+            "-cp",
+            class_path,
+            "RegistryRoundTrip",
+        ]
         done = subprocess.run(
             [*command, bootstrap, url, topic, ORDER], capture_output=True, text=True, timeout=180, check=False
         )

@@ -21,11 +21,27 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "metadata.db"
 
 
+def test_a_new_file_is_for_its_owner_and_one_that_is_there_keeps_its_mode(path: Path) -> None:
+    async def scenario() -> None:
+        for mode in (0o600, 0o660):
+            store = await open_metadata(f"sqlite:{path}")
+            await store.txn([], [Put("a", b"1")])
+            modes = {found.stat().st_mode & 0o777 for found in path.parent.glob("metadata.db*")}
+            assert modes == {mode}
+            await store.close()
+            path.chmod(0o660)
+
+    asyncio.run(scenario())
+
+
 def test_only_known_urls_open_a_store(path: Path) -> None:
     async def scenario() -> None:
         for url in ("redis://127.0.0.1:6379", "consul://x", "sqlite:", "", str(path)):
             with pytest.raises(ValueError, match=r"unknown metadata URL .* use sqlite:PATH"):
                 await open_metadata(url)
+        with pytest.raises(ValueError, match="unknown metadata URL") as refused:
+            await open_metadata("redis://user:hush@127.0.0.1:6379")
+        assert "hush" not in str(refused.value)
         for url in (f"sqlite:{path}", f"sqlite://{path}"):
             store = await open_metadata(url)
             await store.txn([], [Put("a", b"1")])

@@ -24,6 +24,7 @@ from headwater.model.cluster import STATE_FORMAT, Node, NodeListener, NodeStore
 from headwater.model.ids import StoreId, TopicId
 from headwater.peers.calls import LateCalls
 from headwater.peers.channel import ChannelOptions
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.store_directory import StoreDirectory
 from headwater.peers.store_server import StoreServer
 from headwater.storage.segment_store import SegmentStore
@@ -46,8 +47,8 @@ class JoiningNode:
     cluster_nodes: ClusterNodes
     topics: TopicIndex
     nodes: NodeClient
-    secret: bytes
-    """Of the cluster."""
+    identity: PeerIdentity | None
+    """What it proves to the others; None for a node that is alone."""
     traffic: TrafficCounters
     lifetime: Lifetime
 
@@ -82,27 +83,28 @@ class Membership:
 async def join(base: JoiningNode, listeners: Sequence[NodeListener], stack: AsyncExitStack) -> Membership:
     """Be reached by the other nodes, register, and see which nodes are there. Raises NodeIdInUse, Unavailable."""
     config, store, lifetime = base.config(), base.store, base.lifetime
+    identity = base.identity
+    assert identity is not None, "a member of a cluster has something to prove"
     watch = ClusterWatch(base.metadata)
     throttle = ReplicationThrottle(config.node_id, base.config, base.topics.config_of, base.clock)
     calls = LateCalls()
-    server = StoreServer(
-        store, base.secret, base.traffic, on_call=calls, giving=throttle.giving, getting=throttle.getting
-    )
+    server = StoreServer(store, identity, base.traffic, on_call=calls, giving=throttle.giving, getting=throttle.getting)
     stack.push_async_callback(server.close)
     peer_address = await _listen(server, config)
     directory = StoreDirectory(
-        store, watch.store_address, base.secret, options=CHANNELS, on_lost=lambda lost: _store_lost(base.topics, lost)
+        store, watch.store_address, identity, options=CHANNELS, on_lost=lambda lost: _store_lost(base.topics, lost)
     )
     stack.callback(directory.close)
     first = listeners[0]
     node = Node(
         config.node_id, 0, first.host, first.port, *peer_address, rack=config.rack, roles=config.roles,
-        state_format=STATE_FORMAT, listeners=tuple(listeners),
+        state_format=STATE_FORMAT, listeners=tuple(listeners), secret_ids=identity.secrets.ids,
     )  # fmt: skip
     session = NodeSession(
         base.metadata, node, lambda: own_stores(store), NodeSessionOptions(ttl_s=config.session_timeout_s)
     )
     stack.push_async_callback(session.close)
+    identity.secrets.watchers.append(lambda: session.take_secrets(identity.secrets.ids))
     await session.start()
     base.cluster_nodes.register(session.node)
     membership = Membership(
@@ -113,6 +115,8 @@ async def join(base: JoiningNode, listeners: Sequence[NodeListener], stack: Asyn
     stack.push_async_callback(lifetime.cancel_tasks)  # before the session ends, or it would be made anew
     lifetime.spawn(watch.run())
     lifetime.spawn(session.run())
+    if identity.tls is not None:
+        lifetime.spawn(identity.tls.files.follow())
     await watch.synced()
     return membership
 

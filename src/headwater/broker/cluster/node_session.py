@@ -10,9 +10,7 @@ is done: the node goes on serving.
 
 import asyncio
 import contextlib
-import json
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -25,7 +23,6 @@ from headwater.model.cluster import Node, NodeStore, StoreRecord
 from headwater.model.errors import RequestError
 
 RETRY_S: Final = 0.5
-SECRET_BYTES: Final = 32
 MAX_TRIES: Final = 20
 NOTABLE_SHARE: Final = 0.01
 """Free space is told again when it has changed by that much of the disk."""
@@ -95,6 +92,11 @@ class NodeSession:
     def leave(self) -> None:
         """Ask the others to take over what this node leads: it is about to stop."""
         self._node = replace(self._node, is_leaving=True)
+        self._changed.set()
+
+    def take_secrets(self, secret_ids: tuple[str, ...]) -> None:
+        """Tell the others which secrets of the cluster this node has."""
+        self._node = replace(self._node, secret_ids=secret_ids)
         self._changed.set()
 
     async def close(self) -> None:
@@ -168,7 +170,8 @@ class NodeSession:
 
     async def _refresh(self, session: MetaSession) -> None:
         node = replace(self._node, stores=tuple(self._look_at_stores()))
-        if node.is_leaving == self._told.is_leaving and not _is_notable(self._told.stores, node.stores):
+        is_other = (node.is_leaving, node.secret_ids) != (self._told.is_leaving, self._told.secret_ids)
+        if not is_other and not _is_notable(self._told.stores, node.stores):
             return
         try:
             txn = await self._metadata.txn([Has(self.key)], [Put(self.key, keys.encode(node), session)])
@@ -178,18 +181,6 @@ class NodeSession:
         if txn.ok:
             self._told = node
             self._node = replace(self._node, stores=node.stores)
-
-
-async def cluster_secret(metadata: MetaStore) -> bytes:
-    """What the nodes of this cluster prove to each other that they know. The first one that asks draws it."""
-    for _ in range(MAX_TRIES):
-        found = await metadata.get(keys.SECRET)
-        if found is not None:
-            return bytes.fromhex(json.loads(found.value)["secret"])
-        value = json.dumps({"secret": secrets.token_hex(SECRET_BYTES)}).encode()
-        with contextlib.suppress(Unknown):
-            await metadata.txn([Is(keys.SECRET, 0)], [Put(keys.SECRET, value)])
-    raise Unavailable("the secret of the cluster could not be stored")
 
 
 async def _register_store(metadata: MetaStore, store: NodeStore, node: Node) -> None:

@@ -9,6 +9,7 @@ from headwater.model.clock import Clock
 from headwater.model.cluster import Node
 from headwater.model.ids import NodeId
 from headwater.model.replica import StoreError
+from headwater.peers.messages import PeerAddress
 from headwater.peers.store_directory import StoreDirectory
 from headwater.replication.suspicion import Suspicion
 
@@ -83,13 +84,12 @@ class PeerPings:
 
 
 def peer_ping(directory: StoreDirectory) -> Ping:
-    """Asks a store of the node; a node that has none is only called at its listener."""
+    """Asks a store of the node; of a node that has none, the listener for other nodes."""
 
     async def ping(node: Node) -> None:
         if node.stores:
             await directory.remote(node.store_ids[0]).ping()
-            return
-        _, writer = await asyncio.open_connection(node.host, node.port)
-        writer.close()
+        else:
+            await directory.ping(PeerAddress(node.peer_host, node.peer_port))
 
     return ping

@@ -109,6 +109,10 @@ class FetchSessions:
         self._sessions.move_to_end(session.id)
         return session, True
 
+    def give_up(self, session: FetchSession) -> None:
+        """Its client was not told of it."""
+        self._sessions.pop(session.id, None)
+
     def _new(self, request: FetchRequest, user: Principal) -> FetchSession | None:
         if not request.topics:
             return None

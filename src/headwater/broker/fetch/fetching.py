@@ -7,6 +7,9 @@ store. Nothing here costs more than a few steps for each partition, however many
 Partitions are read in the order in which they were asked for. The first batch of the response is sent however large it
 is, so that every consumer gets on; all later ones fit into the limits of the response and of their partition (KIP-74).
 
+Where the client may not read as much as it likes, what is left to it is looked up at each read. A fetch that finds
+nothing left still gets its first batch.
+
 With isolation level read_committed all of this holds of what is stable: below the last stable offset. The answer then
 names the aborted transactions, for the client to leave out.
 
@@ -17,7 +20,7 @@ ends as it would have, and the client learns of it then.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headwater.broker.access.client_access import ClientAccess
@@ -60,8 +63,9 @@ class Fetching:
         """Of one look at all partitions, each topic, or why the client may not read it."""
         self._partitions = partitions
         self._is_committed_only = request.isolation_level != READ_UNCOMMITTED
-        self._min_bytes = max(request.min_bytes, 0)
-        self._max_bytes = min(max(request.max_bytes, 0), MAX_RESPONSE_BYTES)
+        self._asked_min_bytes = self._min_bytes = max(request.min_bytes, 0)
+        self._asked_max_bytes = self._max_bytes = min(max(request.max_bytes, 0), MAX_RESPONSE_BYTES)
+        self._room_bytes: Callable[[], int] | None = None
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + max(request.max_wait_ms, 0) / 1000
         self._waiting: asyncio.Future[None] | None = None
@@ -69,6 +73,12 @@ class Fetching:
         self._missing_bytes = 0
         self._leaves_out = False
         """Whether the response has no room for something that could be read. Waiting does not change that."""
+
+    def limit(self, room_bytes: Callable[[], int], now: int) -> None:
+        """The client may not read as much as it likes: `room_bytes` says how much it may, which is `now` at first."""
+        self._room_bytes = room_bytes
+        if now < self._asked_max_bytes:
+            self._fit(now)
 
     def read_memory(self) -> list[Reading] | None:
         """An answer without waiting for anything, or None if one of the two waits is needed."""
@@ -112,6 +122,8 @@ class Fetching:
     async def _read(self) -> tuple[list[Reading], int]:
         """Everything that there is, and its size."""
         self._judged.clear()
+        if self._room_bytes is not None:
+            self._fit(self._room_bytes())
         readings = [self._look_up(asked) for asked in self._partitions]
         size = 0
         self._leaves_out = False
@@ -141,6 +153,11 @@ class Fetching:
             if len(data):
                 size += self._fill(reading, [data], aborted, size)
         return readings, size
+
+    def _fit(self, room_bytes: int) -> None:
+        """More than there is room for is not waited for either."""
+        self._max_bytes = min(self._asked_max_bytes, max(room_bytes, _SMALLEST_READ_BYTES))
+        self._min_bytes = min(self._asked_min_bytes, self._max_bytes)
 
     def _end(self, partition: Partition) -> Offset:
         """What is from here on is not for this reader yet."""

@@ -57,13 +57,12 @@ def _binding(creation: AclCreation) -> AclBinding | RequestError:
 
 
 async def _create(broker: "Broker", bindings: list[AclBinding]) -> RequestError | None:
-    """None if all are in force."""
+    """None if all are in force. Those that are known here are written, too: another node may have just deleted them."""
     known = broker.acl_bindings.index.bindings
-    new = [binding for binding in bindings if binding not in known]
-    if len(new) > broker.acl_bindings.room():
+    if sum(binding not in known for binding in bindings) > broker.acl_bindings.room():
         return RequestError(ErrorCode.POLICY_VIOLATION, f"A cluster has {MAX_BINDINGS} bindings at most.")
     try:
-        await broker.acl_bindings.create(new)
+        await broker.acl_bindings.create(bindings)
     except RequestError as error:
         return error
     return None

@@ -1,14 +1,17 @@
 """CreateTopics (19). Versions 2 to 7: from 4 on -1 means the broker's default for partitions and replicas, from 5 on
-the answer tells the configuration, if the client may describe that, and from 7 on the topic id.
+the answer tells the configuration, if the client may describe that, from 6 on topics are refused that the client's
+quota has no room for, and from 7 on it tells the topic id.
 """
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_cluster, on_topic
 from headwater.broker.access.topic_access import creation_refusal
 from headwater.broker.api import Api, RequestContext
+from headwater.broker.quotas.mutation_quota import MutationQuota
 from headwater.broker.settings.config_resources import describe_topic
 from headwater.broker.topics.topic import Topic
 from headwater.broker.topics.topic_plan import TopicPlan, assigned_plan
@@ -26,6 +29,8 @@ from headwater.wire.typed.create_topics import (
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
+
+STRICT = 6
 
 API = Api(
     key=ApiKey.CREATE_TOPICS,
@@ -49,6 +54,7 @@ API = Api(
 
 
 async def handle(broker: "Broker", request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    quota = MutationQuota.of(context.usage, is_strict=context.api_version >= STRICT)
     times = Counter(topic.name for topic in request.topics)
     results = []
     for asked in {topic.name: topic for topic in request.topics}.values():
@@ -60,25 +66,31 @@ async def handle(broker: "Broker", request: CreateTopicsRequest, context: Reques
             results.append(_refused(asked, refusal.code, refusal.message))
             continue
         try:
-            results.append(await _create(broker, asked, request.validate_only, context.access))
+            results.append(await _create(broker, asked, request.validate_only, context.access, quota))
         except RequestError as error:
             results.append(_refused(asked, error.code, error.message))
     return CreateTopicsResponse(topics=results)
 
 
 async def _create(
-    broker: "Broker", asked: CreatableTopic, validate_only: bool, access: ClientAccess
+    broker: "Broker", asked: CreatableTopic, validate_only: bool, access: ClientAccess, quota: MutationQuota
 ) -> CreatableTopicResult:
     plan = _plan(broker, asked)
     overrides = {config.name: config.value for config in asked.configs}
-    topic = await broker.catalog.changes.create(
+    create = partial(
+        broker.catalog.changes.create,
         asked.name,
         plan.partitions,
         overrides,
         replication_factor=plan.replication_factor,
         leaders=plan.leaders,
-        validate_only=validate_only,
     )
+    topic = None
+    if validate_only or quota.may_refuse:
+        await create(validate_only=True)
+    if not validate_only:
+        with quota.admitted(plan.partitions):
+            topic = await create()
     topic_id = topic.topic_id if topic is not None else NULL_UUID
     if not access.shows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, asked.name):
         return CreatableTopicResult(

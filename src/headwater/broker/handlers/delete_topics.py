@@ -1,4 +1,5 @@
-"""DeleteTopics (20). Versions 1 to 6: by name, and from 6 on by name or id.
+"""DeleteTopics (20). Versions 1 to 6: by name, and from 6 on by name or id; from 5 on topics are refused that the
+client's quota has no room for.
 
 A client that may not describe a topic is not told its name, nor whether there is one of the name that it gave.
 """
@@ -11,6 +12,7 @@ from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_cluster, on_topic
 from headwater.broker.access.topic_access import refusal_by_id, topic_refusal
 from headwater.broker.api import Api, RequestContext
+from headwater.broker.quotas.mutation_quota import MutationQuota
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import TopicId
 from headwater.security.access_codes import Operation, ResourceType
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
 RefusalOf: TypeAlias = Callable[[ClientAccess, Operation, str], RequestError | None]
+STRICT = 5
 
 API = Api(
     key=ApiKey.DELETE_TOPICS,
@@ -52,14 +55,17 @@ async def handle(broker: "Broker", request: DeleteTopicsRequest, context: Reques
     else:
         topics = [(name, NULL_UUID) for name in request.topic_names]
     access = context.access
-    results = [await _delete(broker, access, name, topic_id) for name, topic_id in topics]
+    quota = MutationQuota.of(context.usage, is_strict=context.api_version >= STRICT)
+    results = [await _delete(broker, access, name, topic_id, quota) for name, topic_id in topics]
     if access.is_restricted:
         # As in Kafka: what comes first says nothing about what exists.
         random.shuffle(results)
     return DeleteTopicsResponse(responses=results)
 
 
-async def _delete(broker: "Broker", access: ClientAccess, name: str | None, topic_id: TopicId) -> DeletableTopicResult:
+async def _delete(
+    broker: "Broker", access: ClientAccess, name: str | None, topic_id: TopicId, quota: MutationQuota
+) -> DeletableTopicResult:
     result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
     try:
         if name is not None and topic_id != NULL_UUID:
@@ -75,7 +81,8 @@ async def _delete(broker: "Broker", access: ClientAccess, name: str | None, topi
         if topic.is_internal:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal and cannot be deleted.")
         result.name, result.topic_id = topic.name, topic.topic_id
-        await broker.delete_topic(topic)
+        with quota.admitted(topic.partition_count):
+            await broker.delete_topic(topic)
     except RequestError as error:
         result.error_code, result.error_message = error.code, error.message
     return result

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.access.declared_access import Access, on_topic
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.fetch.fetch_sessions import NO_SESSION, FetchSession, asked_partitions
+from headwater.broker.fetch.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, asked_partitions
 from headwater.broker.fetch.fetching import Fetching, Reading
+from headwater.broker.quotas.request_usage import RequestUsage
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.replica import Buffer
 from headwater.security.access_codes import Operation
 from headwater.transport.connection import Answer, Pieces
 from headwater.wire import fetch
@@ -39,26 +41,41 @@ API = Api(
 
 
 def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) -> Answer:
-    request = fetch.read_request(frame, context.header)
+    request, usage = fetch.read_request(frame, context.header), context.usage
     try:
         if request.replica_id >= 0:
             raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        room_bytes = usage.room_to_read() if usage is not None else None
+        if room_bytes == 0 and request.session_epoch == INITIAL_EPOCH:
+            return _nothing(context, NO_SESSION)
         session, is_incremental = broker.fetch_sessions.open(request, context.connection.principal)
     except RequestError as error:
         broker.metrics.error(API.name, error.code)
-        return fetch.write_response(context.header, error.code, NO_SESSION, [])
+        return _nothing(context, NO_SESSION, error.code)
+    if room_bytes == 0:
+        return _nothing(context, session.id if session is not None else NO_SESSION)
     partitions = list(session) if session is not None else list(asked_partitions(request))
     fetching = Fetching(broker.catalog, context.access, request, partitions)
+    if usage is not None and room_bytes is not None:
+        fetching.limit(usage.room_bytes, room_bytes)
     readings = fetching.read_memory()
     if readings is not None:
         return _respond(broker, context, session, is_incremental, readings)
-    return asyncio.get_running_loop().create_task(_run(broker, context, session, is_incremental, fetching))
+    running = _run(broker, context, session, is_incremental, fetching)
+    return asyncio.get_running_loop().create_task(running if usage is None else usage.timed(running))
 
 
 async def _run(
     broker: "Broker", context: RequestContext, session: FetchSession | None, is_incremental: bool, fetching: Fetching
 ) -> Pieces:
-    return _respond(broker, context, session, is_incremental, await fetching.run())
+    readings = await fetching.run()
+    usage = context.usage
+    if usage is not None and usage.room_to_read() == 0:
+        # Others of the client took what there was room for, while this one waited: as if it came now.
+        if session is not None and not is_incremental:
+            broker.fetch_sessions.give_up(session)
+        return _nothing(context, session.id if session is not None and is_incremental else NO_SESSION)
+    return _respond(broker, context, session, is_incremental, readings)
 
 
 def _respond(
@@ -84,4 +101,24 @@ def _respond(
     if session is not None:
         session.answered((reading.asked, reading.result) for reading in named)
     session_id = session.id if session is not None else NO_SESSION
-    return fetch.write_response(context.header, ErrorCode.NONE, session_id, list(topics.values()))
+    response = fetch.write_response(context.header, ErrorCode.NONE, session_id, list(topics.values()))
+    usage = context.usage
+    if usage is not None:
+        usage.sent(sum(map(len, response)))
+        _tell(usage, response, context)
+    return response
+
+
+def _nothing(context: RequestContext, session_id: int, code: ErrorCode = ErrorCode.NONE) -> Pieces:
+    """An answer without partitions: of a client that is over its quota, or whose session is none. A session stays as it
+    is."""
+    response = fetch.write_response(context.header, code, session_id, [])
+    if context.usage is not None:
+        _tell(context.usage, response, context)
+    return response
+
+
+def _tell(usage: RequestUsage, response: list[Buffer], context: RequestContext) -> None:
+    throttle_ms = usage.answer()
+    if throttle_ms:
+        fetch.tell_throttle(response, context.header, throttle_ms)

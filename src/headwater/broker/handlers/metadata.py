@@ -16,6 +16,7 @@ from headwater.broker.access.topic_access import creation_refusal, topic_refusal
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, operations_on_cluster, operations_on_topic
 from headwater.broker.cluster.topic_description import UNREACHABLE, describe_partitions
+from headwater.broker.quotas.mutation_quota import MutationQuota
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_NODE
@@ -129,7 +130,10 @@ async def _find(
                 _check(creation_refusal(access, name))
             if with_operations:
                 operations = operations_on_topic(access, name)
-            found = await broker.create_on_use(name, context) if may_create else broker.catalog.topic(name)
+            if not may_create:
+                broker.catalog.topic(name)
+            with MutationQuota.of(context.usage, is_strict=False).admitted(broker.config.default_partitions):
+                found = await broker.create_on_use(name, context)
         return _describe(broker, found, with_operations, context)
     except RequestError as error:
         return MetadataResponseTopic(

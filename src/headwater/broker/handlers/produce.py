@@ -4,12 +4,14 @@ otherwise sends its batches uncompressed (KAFKA-18659).
     acks  0 no answer (an error closes the connection, as in Kafka), 1 the first replica has the batch, -1 all have it
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.broker.access.declared_access import Access, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.produce.producing import Producing
+from headwater.broker.quotas.request_usage import RequestUsage
 from headwater.security.access_codes import Operation
 from headwater.transport.connection import Answer, CloseConnection, Pieces
 from headwater.wire import produce
@@ -39,17 +41,26 @@ API = Api(
 
 def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) -> Answer:
     request = produce.read_request(frame, context.header)
-    return Producing(broker, context.access, context.header, request, _respond).run()
+    usage = context.usage
+    if usage is None:
+        return Producing(broker, context.access, context.header, request, _respond).run()
+    usage.received(len(frame))
+    return Producing(broker, context.access, context.header, request, partial(_respond, usage=usage)).run()
 
 
 def _respond(
-    header: RequestHeader, request: ProduceRequest, results: list[ProduceTopicResult], metrics: Metrics
+    header: RequestHeader,
+    request: ProduceRequest,
+    results: list[ProduceTopicResult],
+    metrics: Metrics,
+    usage: RequestUsage | None = None,
 ) -> Pieces | None:
     errors = [result for topic in results for result in topic.partitions if result.error_code]
     for result in errors:
         metrics.error(API.name, result.error_code)
+    throttle_ms = usage.answer(is_told=request.acks != 0) if usage is not None else 0
     if request.acks != 0:
-        return [produce.write_response(header, results)]
+        return [produce.write_response(header, results, throttle_ms)]
     if errors:
         raise CloseConnection(f"acks=0 and {errors[0].error_code.name}: the client has no other way to learn of it")
     return None

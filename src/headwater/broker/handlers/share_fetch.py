@@ -5,7 +5,7 @@ Batches are sent whole, as they are stored, unless very few of their records are
 of them are the member's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from headwater.broker.access.declared_access import Access, on_group, on_topic
@@ -54,7 +54,9 @@ API = Api(
 
 async def handle(broker: "Broker", request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
     group_id, member_id = checked_names(request.group_id, request.member_id)
-    limits = _limits(request)
+    usage = context.usage
+    room_bytes = usage.room_to_read() if usage is not None else None
+    limits = _limits(request, usage.room_bytes if usage is not None and room_bytes is not None else None)
     acknowledges = any(asked.acknowledgement_batches for topic in request.topics for asked in topic.partitions)
     session = broker.shares.session(
         group_id, member_id, request.share_session_epoch, context.connection, acknowledges=acknowledges
@@ -71,6 +73,8 @@ async def handle(broker: "Broker", request: ShareFetchRequest, context: RequestC
     if request.share_session_epoch == FINAL_EPOCH:
         broker.shares.close_session(session)
         context.connection.when_closed.pop(session.key, None)
+    elif room_bytes == 0:
+        pass  # the client is over its quota: its acknowledgements count, and it is given nothing
     elif not request.is_renew_ack and (session.partitions or not (acknowledges or request.forgotten_topics_data)):
         fetching = ShareFetching(broker.shares, broker.catalog, session, limits, rights)
         await fetching.run()
@@ -79,11 +83,14 @@ async def handle(broker: "Broker", request: ShareFetchRequest, context: RequestC
     if rights is not None:
         rights.check_group()
     session.reported_errors = {partition: reading.error for partition, reading in readings.items() if reading.error}
+    topics = _topics(broker, readings, acknowledged, request.batch_size, is_first)
+    if usage is not None:
+        usage.sent_later(sum(len(partition.records or b"") for topic in topics for partition in topic.partitions))
     return ShareFetchResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
         acquisition_lock_timeout_ms=broker.group_configs.settings(group_id).record_lock_duration_ms,
-        responses=_topics(broker, readings, acknowledged, request.batch_size, is_first),
+        responses=topics,
         node_endpoints=(),
     )
 
@@ -100,7 +107,7 @@ def _forgotten(topics: Iterable[ForgottenTopic]) -> Iterator[PartitionId]:
             yield PartitionId(topic.topic_id, index)
 
 
-def _limits(request: ShareFetchRequest) -> ShareFetchLimits:
+def _limits(request: ShareFetchRequest, room_bytes: Callable[[], int] | None) -> ShareFetchLimits:
     if request.is_renew_ack and any((request.max_wait_ms, request.min_bytes, request.max_records, request.max_bytes)):
         raise RequestError(ErrorCode.INVALID_REQUEST, "A request that renews leases fetches nothing: its limits are 0.")
     try:
@@ -109,7 +116,9 @@ def _limits(request: ShareFetchRequest) -> ShareFetchLimits:
         raise RequestError(
             ErrorCode.INVALID_REQUEST, f"There is no acquire mode {request.share_acquire_mode}."
         ) from None
-    return ShareFetchLimits(request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records, mode)
+    return ShareFetchLimits(
+        request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records, mode, room_bytes
+    )
 
 
 def _topics(

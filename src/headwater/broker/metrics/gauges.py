@@ -1,9 +1,10 @@
 """Figures that are read off the broker when its metrics page is requested, and cost nothing otherwise."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from headwater.broker.metrics.metrics import Metrics, Sample
+from headwater.broker.quotas.client_meters import ClientMeters, QuotaUsage
 
 if TYPE_CHECKING:
     from headwater.broker.access.token_issuer import TokenIssuer
@@ -69,8 +70,28 @@ def watch_broker(broker: "Broker") -> None:
     watch("authorization_mode", "off, observe (refuses nothing) or on.", ("mode",), lambda: iter([((mode,), 1)]))
     if broker.audit_writer is not None:
         _watch_audit(broker.metrics, broker.audit_writer)
+    _watch_quotas(broker.metrics, broker.meters)
     if broker.issuer is not None:
         _watch_issuer(broker.metrics, broker.issuer)
+
+
+def _watch_quotas(metrics: Metrics, meters: ClientMeters) -> None:
+    def watch(name: str, help: str, value: Callable[[QuotaUsage], float]) -> None:
+        metrics.watch(name, help, ("quota", "user", "client_id", "ip"), lambda: samples(value))
+
+    def samples(value: Callable[[QuotaUsage], float]) -> Iterator[Sample]:
+        for each in meters.usages():
+            user, client_id, ip = each.metered
+            yield (each.key.value, user or "", client_id or "", ip or ""), value(each)
+
+    watch("quota_limit", "Of clients that were measured.", lambda usage: usage.limit)
+    watch(
+        "quota_rate",
+        "What clients use of a quota, per second or in percent.",
+        lambda usage: usage.meter.per_second(meters.now_ms()),
+    )
+    watch("quota_violations", "Requests and connections that came with a wait.", lambda usage: usage.meter.violations)
+    watch("quota_throttle_seconds", "All these waits together.", lambda usage: usage.meter.throttled_ms / 1_000)
 
 
 def _watch_issuer(metrics: Metrics, issuer: "TokenIssuer") -> None:

@@ -1,9 +1,10 @@
 """A tiny HTTP server for the metrics page, on the broker's own event loop.
 
-It answers `GET /metrics`, `GET /groups` (group_health.py), `GET /segments` (segments_page.py), and `GET /livez`, which
-says that the broker's loop turns; one request per connection. `PageAccess` says what readers are shown. What it reads,
-how long it waits and how many connections it keeps are limited, so that no client can use it to slow the broker down.
-While it runs it also samples how late the event loop is, which is the first thing to look at when a broker feels slow.
+It answers `GET /metrics`, `GET /groups` (group_health.py), `GET /segments` (segments_page.py), `GET /quotas`
+(quotas/quotas_page.py), and `GET /livez`, which says that the broker's loop turns; one request per connection.
+`PageAccess` says what readers are shown. What it reads, how long it waits and how many connections it keeps are
+limited, so that no client can use it to slow the broker down. While it runs it also samples how late the event loop is,
+which is the first thing to look at when a broker feels slow.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ GroupsPage: TypeAlias = Callable[[str | None], bytes]
 """The page about one group, or about all."""
 SegmentsPage: TypeAlias = Callable[[str], Awaitable[bytes | None]]
 """The page about a topic; None if there is no such topic."""
+QuotasPage: TypeAlias = Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +75,11 @@ class MetricsServer:
         port: int,
         groups_page: GroupsPage | None = None,
         segments_page: SegmentsPage | None = None,
+        quotas_page: QuotasPage | None = None,
         access: PageAccess = PageAccess(),
     ) -> Self | None:
         """None, and a warning, if the address cannot be had: a broker without its metrics still serves."""
-        pages = _Pages(metrics, groups_page, segments_page, access)
+        pages = _Pages(metrics, groups_page, segments_page, quotas_page, access)
         try:
             listener = await asyncio.start_server(
                 pages.accept, host, port, limit=MAX_REQUEST_BYTES, start_serving=False
@@ -123,10 +126,12 @@ class _Pages:
         metrics: Metrics,
         groups_page: GroupsPage | None,
         segments_page: SegmentsPage | None,
+        quotas_page: QuotasPage | None,
         access: PageAccess,
     ) -> None:
         self._metrics = metrics
         self._access = access
+        self._quotas_page = quotas_page
         self._groups_page = groups_page
         self._segments_page = segments_page
         self.connections: set[asyncio.Task[None]] = set()
@@ -159,7 +164,13 @@ class _Pages:
             return _response("400 Bad Request", b"this is an HTTP/1.1 server\n")
         method, target, _ = words
         path, _, query = target.partition(b"?")
-        known = {b"/livez": True, b"/metrics": True, b"/groups": self._groups_page, b"/segments": self._segments_page}
+        known = {
+            b"/livez": True,
+            b"/metrics": True,
+            b"/groups": self._groups_page,
+            b"/segments": self._segments_page,
+            b"/quotas": self._quotas_page,
+        }
         if known.get(path) is None:
             return _response("404 Not Found", b"try /metrics\n")
         if method != b"GET":
@@ -171,6 +182,9 @@ class _Pages:
         if path != b"/metrics":
             if not self._access.names_are_shown:
                 return _response("403 Forbidden", NO_NAMES)
+            if path == b"/quotas":
+                assert self._quotas_page is not None, "it was looked for"
+                return _response("200 OK", self._quotas_page(), content_type=JSON)
             try:
                 fields = parse_qs(query.decode("latin-1"), max_num_fields=MAX_QUERY_FIELDS)
             except ValueError:

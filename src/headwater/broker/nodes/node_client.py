@@ -17,6 +17,7 @@ from headwater.broker.topics.topic_index import TopicIndex
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId
 from headwater.peers.channel import ChannelOptions
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import PeerAddress
 from headwater.peers.remote_node import RemoteNode
 from headwater.records.byte_reader import ByteReader, MalformedBytes
@@ -77,12 +78,14 @@ class Peers(Protocol):
 
 
 class NodeClient:
-    def __init__(self, own_id: NodeId, topics: TopicIndex, peers: Peers | None, secret: bytes = b"") -> None:
+    def __init__(
+        self, own_id: NodeId, topics: TopicIndex, peers: Peers | None, identity: PeerIdentity | None = None
+    ) -> None:
         """Without peers the node is standalone, for ever."""
         self._own_id = own_id
         self._topics = topics
         self._peers = peers
-        self._secret = secret
+        self._identity = identity
         self._nodes: dict[NodeId, RemoteNode] = {}
 
     @property
@@ -161,5 +164,6 @@ class NodeClient:
         if node is None or node.address != address:
             if node is not None:
                 node.close()
-            node = self._nodes[node_id] = RemoteNode(address, self._secret, CHANNELS)
+            assert self._identity is not None, "a node with peers has something to prove"
+            node = self._nodes[node_id] = RemoteNode(address, self._identity, CHANNELS)
         return node

@@ -15,7 +15,7 @@ leave is given back, as if it had not been taken (`settled`).
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headwater.broker.nodes.node_client import NOT_REACHED
@@ -54,6 +54,8 @@ class ShareFetchLimits:
     max_bytes: int
     max_records: int
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
+    room_bytes: Callable[[], int] | None = None
+    """How much the client may read now; None if nothing limits it."""
 
 
 @dataclass(slots=True)
@@ -111,6 +113,7 @@ class ShareFetching:
         try:
             while True:
                 queues = await self._look_up()
+                self._fit()
                 if self._limits.max_bytes <= 0:
                     await self._wait_for_nothing()
                     return self.readings
@@ -137,6 +140,11 @@ class ShareFetching:
             for partition_id in list(self.readings):
                 self._check_right(partition_id)
         return self.readings
+
+    def _fit(self) -> None:
+        """Where the client may not read as much as it likes, there is room for one batch at least."""
+        if self._limits.room_bytes is not None and self._limits.max_bytes > 0:
+            self._bytes_left = min(self._limits.max_bytes, MAX_RESPONSE_BYTES, max(self._limits.room_bytes(), 1))
 
     # Called by queues
 

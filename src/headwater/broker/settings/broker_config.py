@@ -37,6 +37,7 @@ from headwater.broker.settings.listener_config import (
     read_listeners,
 )
 from headwater.broker.settings.oidc_config import OidcConfig, read_oidc
+from headwater.broker.settings.peer_tls_config import PeerTlsConfig, read_peer_tls
 from headwater.broker.settings.setting import Address, BrokerSetting, ConfigError, Section, described
 from headwater.broker.settings.topic_config import BrokerDefaults
 from headwater.broker.settings.topic_keys import BROKER_NAMES, DURABILITY
@@ -163,6 +164,21 @@ class BrokerConfig:
         section=Section.SECURITY,
         fixed=True,
     )
+    insecure_metadata: bool = setting.switch(
+        False,
+        "Whether to start although what is read from and written to the metadata store can be overheard and altered.",
+        section=Section.SECURITY,
+        fixed=True,
+    )
+    peer_tls: PeerTlsConfig | None = field(
+        default=None,
+        metadata=described(
+            "TLS between nodes, a table: certificate, key, ca (who signs the certificates of all nodes), mode "
+            "(require; accept and prefer while a cluster moves to TLS).",
+            read_peer_tls,
+            fixed=True,
+        ),
+    )
     metrics: Address | None = field(
         default=Address("127.0.0.1", 9644),
         metadata=described('The address of the metrics page, or "off".', setting.address_or_off, fixed=True),
@@ -230,6 +246,16 @@ class BrokerConfig:
         metadata=described(
             "The address that other nodes connect to; the one listened on, unless given.",
             setting.address,
+            section=Section.CLUSTER,
+            fixed=True,
+        ),
+    )
+    cluster_secret_file: Path | None = field(
+        default=None,
+        metadata=described(
+            "A file with the secret that nodes prove to each other that they know, the same on all of them; the "
+            "metadata store keeps one, unless given.",
+            setting.path,
             section=Section.CLUSTER,
             fixed=True,
         ),
@@ -607,6 +633,10 @@ class BrokerConfig:
         with_login = [each for each in self.client_listeners if each.takes_passwords]
         ways = plain + with_login if self.authorizes is Authorization.OFF else with_login + plain
         return ways[0] if ways else None
+
+    @property
+    def gateway_logs_in(self) -> bool:
+        return self.gateway_listener is not None and self.gateway_listener.protocol.has_login
 
     @property
     def authorizes(self) -> Authorization:

@@ -9,7 +9,6 @@ Without the table no token is believed, and no listener offers OAUTHBEARER.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,18 +56,7 @@ def read_oidc(value: object) -> OidcConfig:
     """From the table `[oidc]`. Raises ConfigError."""
     if isinstance(value, OidcConfig):
         return value
-    if not isinstance(value, Mapping):
-        raise ConfigError("a table is needed, [oidc]")
-    values = {}
-    for key, given in value.items():
-        if key not in _READERS:
-            near = get_close_matches(str(key)[:100], _READERS, 1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise ConfigError(f"unknown key '{str(key)[:100]}'{hint}")
-        try:
-            values[key] = _READERS[key](given)
-        except ConfigError as problem:
-            raise ConfigError(f"{key} = {given!r:.100}: {problem}") from None
+    values = setting.table(value, "oidc", _READERS)
     for needed in ("issuer", "audience"):
         if needed not in values:
             raise ConfigError(f"{needed} is missing")

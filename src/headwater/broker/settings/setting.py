@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -229,6 +230,23 @@ def topic_values(value: object) -> dict[str, str]:
         else:
             raise ConfigError(f"{name} must be a text, a number, true or false, or a list of texts")
     return flat
+
+
+def table(value: object, name: str, readers: Mapping[str, Callable[[object], Any]]) -> dict[str, Any]:
+    """What the table of this name gives, each key read by its own reader. Raises ConfigError."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"a table is needed, [{name}]")
+    values = {}
+    for key, given in value.items():
+        if key not in readers:
+            near = get_close_matches(str(key)[:100], readers, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise ConfigError(f"unknown key '{str(key)[:100]}'{hint}")
+        try:
+            values[key] = readers[key](given)
+        except ConfigError as problem:
+            raise ConfigError(f"{key} = {given!r:.100}: {problem}") from None
+    return values
 
 
 def with_commas(value: object) -> str:

@@ -14,10 +14,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from headwater.cli.cluster.files import LocalNode, LocalPlan
+from headwater.cli.cluster.secured import SecuredCluster
 from headwater.cli.output import CommandFailed
+from headwater.cli.toml_text import toml_text
 from headwater.transport.ports import HOST
 
 READY_WITHIN_S: Final = 60.0
@@ -182,27 +184,34 @@ class NodeChild(Child):
         """As a file, so that people see the settings of a node in a cluster."""
         node, plan = self.node, self._plan
         data = self._directory.resolve() / node.name
-        data.mkdir(parents=True, exist_ok=True)
-        lines = [
-            f"node_id = {node.node_id}",
-            f"data_dir = {_quoted(str(data))}",
-            f"listen = {_quoted(node.address)}",
-            'metrics = "off"',
-            'http = "off"',
-            f"metadata = {_quoted(plan.metadata_url(self._directory))}",
-            f"durability = {_quoted(plan.durability)}",
-            "",
-            "[cluster]",
-            f"peer_listen = {_quoted(f'{HOST}:0')}",
-            f"default_replication_factor = {plan.replicas}",
-            *([f"roles = {_quoted(node.roles)}"] if node.roles is not None else []),
-            *([f"rack = {_quoted(node.rack)}"] if node.rack is not None else []),
-            "",
-            "[topic]",
-            f'"min.insync.replicas" = {plan.replicas // 2 + 1}',
-        ]
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        cluster: dict[str, Any] = {"peer_listen": f"{HOST}:0", "default_replication_factor": plan.replicas}
+        if node.roles is not None:
+            cluster["roles"] = node.roles
+        if node.rack is not None:
+            cluster["rack"] = node.rack
+        way_in: dict[str, Any] = {"listen": node.address}
+        if plan.is_secure:
+            secured = SecuredCluster(self._directory)
+            cluster["cluster_secret_file"] = secured.secret_file
+            way_in = secured.settings(node.name, node.address, HOST)
         path = data / "node.toml"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        path.write_text(
+            toml_text(
+                {
+                    "node_id": node.node_id,
+                    "data_dir": data,
+                    "metrics": "off",
+                    "http": "off",
+                    "metadata": plan.metadata_url(self._directory),
+                    "durability": plan.durability,
+                    **way_in,
+                    "cluster": cluster,
+                    "topic": {"min.insync.replicas": plan.replicas // 2 + 1},
+                }
+            ),
+            encoding="utf-8",
+        )
         return path
 
 
@@ -213,6 +222,7 @@ class GatewayChild(Child):
         super().__init__("console", directory / "logs" / "console.log", emit)
         self._bootstrap = plan.bootstrap
         self._port = plan.http_port
+        self._secured = SecuredCluster(directory) if plan.is_secure else None
 
     async def _launch(self) -> None:
         process = await self._spawn(self._command())
@@ -228,10 +238,12 @@ class GatewayChild(Child):
             "headwater.cli.main",
             "gateway",
             "--client",
-            "",
+            str(self._secured.console_file) if self._secured is not None else "",
             "--bootstrap",
             self._bootstrap,
         ]
+        if self._secured is not None:
+            gateway += ["--token-file", str(self._secured.token_file)]
         return [*_ends_with_its_parent(), *gateway, "--http", f"{HOST}:{self._port}", "--log-level", "warning"]
 
 
@@ -310,10 +322,3 @@ def how_it_ended(status: int) -> str:
         return signal.Signals(-status).name
     except ValueError:
         return f"signal {-status}"
-
-
-def _quoted(text: str) -> str:
-    """As a string of TOML, which for these characters is a string of JSON."""
-    import json
-
-    return json.dumps(text)

@@ -17,6 +17,7 @@ from headwater.cli.output import CommandFailed, confirm, note, print_json, say
 
 if TYPE_CHECKING:
     from headwater.cli.cluster.description import ClusterDescription
+    from headwater.cli.cluster.secured import SecuredCluster
 
 DEFAULT_DIRECTORY = Path("headwater-cluster")
 LOOK_EVERY_S = 0.5
@@ -59,6 +60,10 @@ def up(
     racks: Annotated[str | None, typer.Option(help="Names, with commas: nodes stand in them in turn.")] = None,
     durability: Annotated[str, typer.Option(help="sync or os, as in `headwater serve`.")] = "sync",
     logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Show what the processes say.")] = True,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="A new cluster has TLS, also between nodes, logins and access control."),
+    ] = False,
     console: Annotated[
         bool, typer.Option("--console/--no-console", help="HTTP in one more process: REST, registry and console.")
     ] = True,
@@ -70,14 +75,19 @@ def up(
     from headwater.cli.cluster.up import LocalCluster, new_plan
 
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise CommandFailed(f"Cannot use {data}: {error.strerror}.", "Choose another directory with --data.") from error
     plan = load_plan(data)
     if plan is None:
         names = racks.split(",") if racks else []
         plan = new_plan(
-            nodes, replicas, use_etcd, port, [name.strip() for name in names], durability, has_console=console
+            nodes, replicas, use_etcd, port, [name.strip() for name in names], durability, has_console=console,
+            is_secure=secure,
+        )  # fmt: skip
+    elif secure and not plan.is_secure:
+        raise CommandFailed(
+            f"The cluster in {data} was made without --secure.", "Start a new one in another directory with --data."
         )
     else:
         note(f"The cluster of {len(plan.nodes)} nodes in {data} starts again, as it was.")
@@ -147,10 +157,11 @@ def status(
     def look() -> "tuple[ClusterDescription, bool]":
         """The cluster, and whether it is healthy with all its nodes."""
         plan = known_plan(data) if data is not None else None
-        local, url, count = None, metadata, 1
+        local, url, count, own_client = None, metadata, 1, None
         if plan is not None and data is not None:
             local, url, count = plan.bootstrap, url or plan.metadata_url(data), len(plan.nodes)
-        cluster = _describe(local_brokers(bootstrap, client_file, local), url)
+            own_client = _secured(data).admin_file if plan.is_secure else None
+        cluster = _describe(local_brokers(bootstrap, client_file, local, own_client), url)
         return cluster, cluster.is_healthy and cluster.nodes_up >= count
 
     cluster, is_healthy = _waited(look, wait)
@@ -192,6 +203,45 @@ def lost(
 
     A partition whose only sound replica is on this store loses acknowledged records by that."""
     asyncio.run(_lost(target, _url(metadata, data), undo, yes))
+
+
+@app.command("rotate-secret")
+def rotate_secret(
+    metadata: Metadata = None,
+    data: LocalData = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="The cluster_secret_file of the nodes, if they have one."),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="How long a node may take to see the next step.")
+    ] = 60.0,
+) -> None:
+    """Replace the secret that nodes prove to each other that they know, while they run.
+
+    All nodes take a new one beside the old one; then all prove the new one; then the old one is gone. Where the file is
+    not shared by all nodes, copy it to the others after each step that is told."""
+    from headwater.cli.cluster.secret_rotation import FilePlace, MetadataPlace, SecretPlace, rotate
+    from headwater.cli.cluster.stores import opened
+
+    url = _url(metadata, data)
+    if file is None and metadata is None:
+        directory = data if data is not None else DEFAULT_DIRECTORY
+        file = _secured(directory).secret_file if known_plan(directory).is_secure else None
+
+    async def run() -> None:
+        async with opened(url) as store:
+            place: SecretPlace = FilePlace(file) if file is not None else MetadataPlace(store)
+            await rotate(place, store, wait, note)
+
+    asyncio.run(run())
+    say("The nodes have a new secret, and the old one is worth nothing any more.")
+
+
+def _secured(data: Path) -> "SecuredCluster":
+    from headwater.cli.cluster.secured import SecuredCluster
+
+    return SecuredCluster(data)
 
 
 def _check_roles(roles: str | None) -> None:

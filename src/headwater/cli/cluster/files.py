@@ -7,6 +7,7 @@ metadata.db      the metadata, if it is in SQLite
 etcd/            the metadata, if it is in etcd
 node-1/ ...      the data of each node
 logs/            what each process said
+tls/ ...         with --secure: see `cluster/secured`
 """
 
 import fcntl
@@ -52,6 +53,8 @@ class LocalPlan:
     nodes: tuple[LocalNode, ...]
     http_port: int | None = None
     """Of REST, schema registry and console; None if there is no console."""
+    is_secure: bool = False
+    """With TLS, logins and access control, on files that `cluster/secured` writes."""
 
     @property
     def console(self) -> str | None:
@@ -98,6 +101,7 @@ def load_plan(directory: Path) -> LocalPlan | None:
             durability=str(plain["durability"]),
             nodes=tuple(LocalNode(**node) for node in plain["nodes"]),
             http_port=int(plain["http_port"]) if plain.get("http_port") is not None else None,
+            is_secure=bool(plain.get("is_secure", False)),
         )
     except FileNotFoundError:
         return None

@@ -25,6 +25,7 @@ async def opened(url: str) -> AsyncIterator["MetaStore"]:
     """The metadata store of a cluster. Raises CommandFailed if it cannot be used."""
     from headwater.metadata.connect import BadMetadataUrl, open_metadata
     from headwater.metadata.store import Unavailable, Unknown
+    from headwater.metadata.url_text import without_login
 
     try:
         metadata = await open_metadata(url)
@@ -36,7 +37,8 @@ async def opened(url: str) -> AsyncIterator["MetaStore"]:
         raise CommandFailed(f"--metadata is wrong: {error}.", exit_code=2) from error
     except (Unavailable, Unknown, OSError) as error:
         raise CommandFailed(
-            f"The metadata at {url} cannot be used: {error}.", "Does that store run, and is the URL right?"
+            f"The metadata at {without_login(url)} cannot be used: {error}.",
+            "Does that store run, and is the URL right?",
         ) from error
 
 

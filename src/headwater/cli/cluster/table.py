@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headwater.cli.cluster.secured import SecuredCluster
 from headwater.cli.cluster.up import LocalClusterSnapshot, LocalClusterView
 from headwater.cli.output import note, say, size
 
@@ -64,8 +65,24 @@ def welcome(snapshot: LocalClusterSnapshot) -> list[str]:
         f"  {'bootstrap':<12}{snapshot.plan.bootstrap}",
         f"  {'metadata':<12}{snapshot.metadata_url}",
         f"  {'console':<12}{snapshot.plan.console or 'none'}",
-        f"  {'try':<12}headwater produce --bootstrap {nodes[0].address} greetings hello",
+        *_next_steps(snapshot),
         f"  {'stop':<12}Ctrl-C",
+    ]
+
+
+def _next_steps(snapshot: LocalClusterSnapshot) -> list[str]:
+    if not snapshot.plan.is_secure:
+        return [f"  {'try':<12}headwater produce --bootstrap {snapshot.plan.nodes[0].address} greetings hello"]
+    secured = SecuredCluster(snapshot.directory)
+    client = f"--client {secured.admin_file}"
+    return [
+        f"  {'security':<12}TLS and logins for clients, TLS between nodes, access control",
+        f"  {'admin':<12}{secured.admin_file} (and others beside it)",
+        f"  {'http token':<12}{secured.token_file}",
+        f"  {'try':<12}headwater produce {client} greetings hello",
+        f"  {'':<12}headwater user create alice {client}",
+        f"  {'':<12}headwater acl allow alice consume topic greetings --group readers {client}",
+        f"  {'':<12}headwater cluster status --data {snapshot.directory}",
     ]
 
 

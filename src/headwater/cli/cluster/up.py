@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.cli.cluster.child import Child, EtcdChild, GatewayChild, NodeChild, find_etcd
 from headwater.cli.cluster.control import taking_orders
 from headwater.cli.cluster.files import LocalNode, LocalPlan, locked, save_plan
+from headwater.cli.cluster.secured import SecuredCluster
 from headwater.cli.output import CommandFailed
 from headwater.transport.ports import free_ports, is_free
 
@@ -36,6 +37,7 @@ def new_plan(
     durability: str,
     *,
     has_console: bool = True,
+    is_secure: bool = False,
 ) -> LocalPlan:
     """Of a new cluster. Raises CommandFailed for options that contradict each other, or if etcd is missing."""
     if durability not in ("sync", "os"):
@@ -55,13 +57,15 @@ def new_plan(
         for number in range(1, count + 1)
     )
     http_port = (DEFAULT_HTTP_PORT if port and is_free(DEFAULT_HTTP_PORT) else free[2]) if has_console else None
-    return LocalPlan((free[0], free[1]) if is_etcd else None, replica_count, durability, members, http_port)
+    ports_of_etcd = (free[0], free[1]) if is_etcd else None
+    return LocalPlan(ports_of_etcd, replica_count, durability, members, http_port, is_secure)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalClusterSnapshot:
     """The state of a local cluster at one moment."""
 
+    directory: Path
     plan: LocalPlan
     metadata_url: str
     children: Sequence[Child]
@@ -102,6 +106,7 @@ class LocalCluster:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._request_stop)
         with locked(self._directory):
+            _write_secured(self._directory, self._plan)
             save_plan(self._directory, self._plan)
             try:
                 if await self._unless_stopped(self._start()):
@@ -117,7 +122,9 @@ class LocalCluster:
 
     @property
     def _snapshot(self) -> LocalClusterSnapshot:
-        return LocalClusterSnapshot(self._plan, self._plan.metadata_url(self._directory), self._children, self._watch)
+        return LocalClusterSnapshot(
+            self._directory, self._plan, self._plan.metadata_url(self._directory), self._children, self._watch
+        )
 
     async def _start(self) -> None:
         if self._etcd is not None:
@@ -243,6 +250,17 @@ class LocalCluster:
 
     def _how_to_restart(self, child: Child) -> str:
         return f"headwater cluster restart {child.name.removeprefix('node-')} --data {self._directory}"
+
+
+def _write_secured(directory: Path, plan: LocalPlan) -> None:
+    """The certificates and the first users of a new cluster. Raises CommandFailed."""
+    secured = SecuredCluster(directory)
+    if not plan.is_secure or secured.is_there:
+        return
+    try:
+        secured.write(plan.bootstrap, directory / plan.nodes[0].name)
+    except OSError as error:
+        raise CommandFailed(f"{error.filename}: {error.strerror}.", "Choose another directory with --data.") from error
 
 
 def _first(group: BaseExceptionGroup[CommandFailed]) -> CommandFailed:

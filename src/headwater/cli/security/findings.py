@@ -2,14 +2,16 @@
 
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.broker.access.bootstrap_users import FILE_NAME
+from headwater.broker.cluster.peer_identity import peer_hosts, tls_files
 from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.exposure import exposures
+from headwater.peers.identity import PeerTlsMode
 from headwater.transport.tls import ClientCertificates, ServerTlsFiles, read_context
 from headwater.transport.tls_errors import UnusableCertificate
 
@@ -29,7 +31,7 @@ class Finding:
 
 
 def findings(config: "BrokerConfig") -> Iterator[Finding]:
-    for sentence in exposures(config):
+    for sentence in exposures(replace(config, insecure_metadata=False)):  # what was accepted is there all the same
         yield Finding("listeners", sentence, "use TLS and logins, or loopback")
     if config.authorizes is Authorization.OFF and any(each.asks_who for each in config.client_listeners):
         yield Finding("authorization", "every user may do everything", 'set authorization = "on"')
@@ -39,6 +41,7 @@ def findings(config: "BrokerConfig") -> Iterator[Finding]:
         yield Finding("audit", "who does what is not recorded", 'set audit = "auto"')
     for listener in config.client_listeners:
         yield from _of_certificate(listener)
+    yield from _of_peers(config)
     yield from _of_secrets(config)
 
 
@@ -53,7 +56,20 @@ def _of_certificate(listener: "ListenerConfig") -> Iterator[Finding]:
         client_certificates=ClientCertificates(listener.client_certificates),
         revoked=listener.revoked,
     )
-    hosts = () if listener.advertise is None else (listener.advertise.host,)
+    yield from _of_files(what, files, () if listener.advertise is None else (listener.advertise.host,))
+
+
+def _of_peers(config: "BrokerConfig") -> Iterator[Finding]:
+    tls = config.peer_tls
+    if tls is None or not config.is_clustered:
+        return
+    yield from _of_files("peer_tls", tls_files(tls), peer_hosts(config))
+    if tls.mode is not PeerTlsMode.REQUIRE:
+        finding = f'nodes without TLS are let in (mode = "{tls.mode}")'
+        yield Finding("peer_tls", finding, 'set mode = "require" when all nodes have TLS')
+
+
+def _of_files(what: str, files: ServerTlsFiles, hosts: tuple[str, ...]) -> Iterator[Finding]:
     now = datetime.now(UTC)
     try:
         expires = read_context(files, now, hosts).certificate.not_after
@@ -69,6 +85,9 @@ def _of_secrets(config: "BrokerConfig") -> Iterator[Finding]:
     """Files that others on this machine may read."""
     paths = [config.data_dir, config.http_token_file, config.data_dir / "tls" / "ca.key"]
     paths += [each.key for each in config.client_listeners]
+    paths += [config.cluster_secret_file, config.peer_tls.key if config.peer_tls is not None else None]
+    if config.metadata_url.startswith("sqlite:"):
+        paths.append(Path(config.metadata_url.removeprefix("sqlite:").removeprefix("//")))
     for path in paths:
         if path is not None and _is_open(path):
             yield Finding(str(path), "others on this machine may read it", f"chmod o= {path}")

@@ -74,18 +74,26 @@ def write(plan: SecuredPlan) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = Authority.create(directory / TLS, authority_name())
     node = authority.issue("node", plan.hosts)
-    passwords = {user: new_password() for user in plan.users}
-    records = {
-        user: UserRecord(credentials=_credentials(password), created_ms=_now_ms())
-        for user, password in passwords.items()
-    }
+    users = write_logins(directory, authority.file, str(Address(plan.hosts[0], plan.listen.port)), plan.users)
+    write_private(directory / bootstrap_users.FILE_NAME, users)
+    write_private(directory / CONFIG, _config(plan, authority, node), 0o644)  # last: with it the directory is complete
+
+
+def write_logins(directory: Path, authority: Path, bootstrap: str, users: Sequence[str]) -> str:
+    """Files for the clients of users at these brokers, with passwords that are drawn here, and a token for HTTP.
+    Returns what a broker takes the users in from. Raises OSError."""
+    passwords = {user: new_password() for user in users}
     (directory / CLIENTS).mkdir(mode=0o700)
     for user, password in passwords.items():
-        for path, text in _client_files(plan, authority, user, password):
-            _write(path, text + "\n")
-    _write(directory / HTTP_TOKEN, secrets.token_urlsafe(TOKEN_BYTES) + "\n")
-    _write(directory / bootstrap_users.FILE_NAME, bootstrap_users.text_of(records))
-    _write(directory / CONFIG, _config(plan, authority, node), 0o644)  # last: with it the directory is complete
+        for path, text in _client_files(directory, authority, bootstrap, user, password):
+            write_private(path, text + "\n")
+    write_private(directory / HTTP_TOKEN, secrets.token_urlsafe(TOKEN_BYTES) + "\n")
+    return bootstrap_users.text_of(
+        {
+            user: UserRecord(credentials=_credentials(password), created_ms=_now_ms())
+            for user, password in passwords.items()
+        }
+    )
 
 
 def authority_name() -> str:
@@ -97,12 +105,14 @@ def client_file(directory: Path, user: str, kind: ClientKind = ClientKind.JAVA) 
     return directory / CLIENTS / CLIENT_FILES[kind].format(user=user)
 
 
-def _client_files(plan: SecuredPlan, authority: "Authority", user: str, password: str) -> Iterator[tuple[Path, str]]:
-    tls = TlsFiles(str(authority.file.absolute()), None, None, None, checks_host_name=True)
+def _client_files(
+    directory: Path, authority: Path, bootstrap: str, user: str, password: str
+) -> Iterator[tuple[Path, str]]:
+    tls = TlsFiles(str(authority.absolute()), None, None, None, checks_host_name=True)
     sasl = SaslLogin(mechanism=SaslMechanism.SCRAM_SHA_512, user=user, password=password)
-    login = ClientLogin(str(Address(plan.hosts[0], plan.listen.port)), ClientSecurity(tls, sasl))
+    login = ClientLogin(bootstrap, ClientSecurity(tls, sasl))
     for kind in CLIENT_FILES:
-        yield client_file(plan.directory, user, kind), settings_text(kind, login)
+        yield client_file(directory, user, kind), settings_text(kind, login)
 
 
 def _credentials(password: str) -> dict[ScramMechanism, ScramCredential]:
@@ -145,7 +155,8 @@ def _text(value: object) -> str:
     return json.dumps(str(value), ensure_ascii=False)
 
 
-def _write(path: Path, text: str, mode: int = _OWNER_ONLY) -> None:
+def write_private(path: Path, text: str, mode: int = _OWNER_ONLY) -> None:
+    """For its owner alone, unless said otherwise. Raises FileExistsError, or another OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -81,11 +81,12 @@ def _endpoints(hosts: str) -> tuple[str, ...]:
     if len(parts) > MAX_ENDPOINTS:
         raise ValueError(f"an etcd URL names at most {MAX_ENDPOINTS} endpoints, not {len(parts)}")
     endpoints = []
-    for part in parts:
+    for number, part in enumerate(parts, 1):
         match = _HOST.fullmatch(part)
         port = int(match["port"] or DEFAULT_PORT) if match else 0
         if match is None or not 0 < port < 65536:
-            raise ValueError(f"{part[:80]!r} in an etcd URL is not HOST:PORT; the URL looks like {_SHAPE}")
+            # Not repeated: it may be the beginning of a login whose password is not percent-encoded.
+            raise ValueError(f"host {number} in an etcd URL is not HOST:PORT; the URL looks like {_SHAPE}")
         endpoints.append(f"{match['host']}:{port}")
     return tuple(dict.fromkeys(endpoints))
 

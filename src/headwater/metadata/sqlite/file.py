@@ -10,6 +10,8 @@ ours is refused, so that no foreign trigger or view ever runs. To change the sch
 in `_create_or_verify`, inside the same transaction.
 """
 
+import contextlib
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -43,6 +45,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
     Raises MetadataDamaged when the file is not, or no longer, ours, and Unavailable when it cannot be opened now."""
     try:
+        _make_private(path)
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
@@ -55,6 +58,13 @@ def connect(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise fault(error, path) from error
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """A new file is for its owner alone, and so are those that SQLite lays beside it: users' credentials are in it. A
+    file that is there keeps its mode."""
+    with contextlib.suppress(OSError):  # SQLite says better what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def fault(error: sqlite3.Error, path: Path) -> Unavailable | MetadataDamaged:

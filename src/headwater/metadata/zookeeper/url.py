@@ -80,11 +80,12 @@ def _servers(hosts: str) -> tuple[str, ...]:
     if len(parts) > MAX_SERVERS:
         raise ValueError(f"a ZooKeeper URL names at most {MAX_SERVERS} servers, not {len(parts)}")
     servers = []
-    for part in parts:
+    for number, part in enumerate(parts, 1):
         match = _HOST.fullmatch(part)
         port = int(match["port"] or DEFAULT_PORT) if match else 0
         if match is None or not 0 < port < 65536:
-            raise ValueError(f"{part[:80]!r} in a ZooKeeper URL is not HOST:PORT; the URL looks like {_SHAPE}")
+            # Not repeated: it may be the beginning of a login whose password is not percent-encoded.
+            raise ValueError(f"host {number} in a ZooKeeper URL is not HOST:PORT; the URL looks like {_SHAPE}")
         servers.append(f"{match['host']}:{port}")
     return tuple(dict.fromkeys(servers))
 

@@ -26,6 +26,7 @@ def main(
     seed: Annotated[int | None, typer.Option(help="Of the faults: which, when, and how long.")] = None,
     pace: Annotated[float, typer.Option(help="How long faults last, of what they last by default.", min=0.05)] = 1.0,
     rate: Annotated[float, typer.Option(help="Records of each producer in a second.", min=1)] = 100.0,
+    secure: Annotated[bool, typer.Option("--secure", help="With TLS everywhere, logins and access control.")] = False,
     keep: Annotated[Path | None, typer.Option(help="Where to leave logs and history; must not exist yet.")] = None,
 ) -> None:
     directory = keep or Path(tempfile.mkdtemp(prefix="headwater-chaos-"))
@@ -35,7 +36,9 @@ def main(
     console.print(f"seed {chosen}, logs in {directory}")
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("faults", total=faults)
-        report = run(Options(directory, faults, chosen, pace, rate), lambda done: progress.update(task, completed=done))
+        report = run(
+            Options(directory, faults, chosen, pace, rate, secure), lambda done: progress.update(task, completed=done)
+        )
     _show(report)
     if not report.violations and keep is None:
         shutil.rmtree(directory, ignore_errors=True)

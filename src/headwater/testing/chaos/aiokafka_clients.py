@@ -36,7 +36,7 @@ class _Producing:
             generation += 1
             name = f"{self._name}.{generation}"
             producer = AIOKafkaProducer(
-                bootstrap_servers=self._stage.bootstrap, client_id=name, enable_idempotence=True, acks="all",
+                **self._stage.way_in.aiokafka, client_id=name, enable_idempotence=True, acks="all",
                 request_timeout_ms=REQUEST_TIMEOUT_MS, retry_backoff_ms=50, metadata_max_age_ms=5000,
             )  # fmt: skip
             try:
@@ -90,7 +90,7 @@ async def _stop(stage: Stage, name: str, producer: AIOKafkaProducer) -> None:
 
 async def _read(stage: Stage, name: str) -> None:
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=stage.bootstrap, client_id=name, enable_auto_commit=False, auto_offset_reset="none",
+        **stage.way_in.aiokafka, client_id=name, enable_auto_commit=False, auto_offset_reset="none",
         request_timeout_ms=5000, retry_backoff_ms=50, metadata_max_age_ms=5000, fetch_max_wait_ms=100,
     )  # fmt: skip
     await consumer.start()

@@ -32,6 +32,7 @@ from headwater.testing.chaos.pulse import Pulse
 from headwater.testing.chaos.replicas import compare_replicas
 from headwater.testing.chaos.report import Report
 from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, Partition, Stage
+from headwater.testing.chaos.way_in import WayIn
 from headwater.testing.fakes.network import Network, NoNetwork
 from headwater.testing.oracles.checkers import Recorder, check
 from headwater.testing.processes.cluster import ProcessCluster
@@ -59,6 +60,8 @@ class Options:
     pace: float = 1.0
     """How long faults last, of what they last by default."""
     records_per_s: float = 100.0
+    is_secure: bool = False
+    """TLS everywhere, logins and access control."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ def _set_up(held: contextlib.ExitStack, options: Options, report: Report) -> _Sc
     cluster = held.enter_context(
         ProcessCluster(
             options.directory, nodes=NODES, etcd_members=ETCD_MEMBERS, network=network, data_dirs=data_dirs,
+            secure=options.is_secure,
             session_timeout_s=SESSION_TIMEOUT_S, auto_create_topics=False, offsets_topic_partitions=2,
         )
     )  # fmt: skip
@@ -111,8 +115,10 @@ def _set_up(held: contextlib.ExitStack, options: Options, report: Report) -> _Sc
 
     partitions = tuple((topic, index) for topic in TOPICS for index in range(PARTITIONS))
     pulses = tuple((pulse.TOPIC, index) for index in range(pulse.PARTITIONS))
-    stage = Stage(cluster.bootstrap, recorder, partitions, partitions + pulses, options.records_per_s)
-    _create_topics(cluster)
+    stage = Stage(
+        WayIn(cluster.bootstrap, cluster.security), recorder, partitions, partitions + pulses, options.records_per_s
+    )
+    _create_topics(stage.way_in)
     dice, heart = random.Random(options.seed), Pulse()
     arsenal = Arsenal(cluster, network, disks, dice, options.pace)
     return _Scene(cluster, recorder, stage, heart, arsenal, Nemesis(cluster, arsenal, heart, dice, note))
@@ -148,10 +154,10 @@ def _judge(report: Report, scene: _Scene, clients: list[threading.Thread]) -> No
     report.violations += [f"{thread.name} hangs" for thread in clients if thread.is_alive()]
     report.violations += _tracebacks(cluster)
     try:
-        _note_the_end(cluster.bootstrap, recorder, stage.watched)
+        _note_the_end(stage.way_in, recorder, stage.watched)
     except KafkaException as error:
         report.violations.append(f"when all faults were over, not everything could be read: {error}")
-    report.replicas = compare_replicas(cluster.metadata_url)
+    report.replicas = compare_replicas(cluster)
     report.violations += report.replicas.differences
     report.violations += [str(violation) for violation in check(recorder.history())]
 
@@ -182,8 +188,8 @@ def _disks(held: contextlib.ExitStack, directory: Path, report: Report) -> dict[
         return {}
 
 
-def _create_topics(cluster: ProcessCluster) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUICK})
+def _create_topics(way_in: WayIn) -> None:
+    admin = AdminClient({**way_in.confluent, **QUICK})
     topics = [
         NewTopic(name, PARTITIONS, NODES, config={**TOPIC_CONFIG, "headwater.durability": durability})
         for name, durability in TOPICS.items()
@@ -227,8 +233,8 @@ def _tracebacks(cluster: ProcessCluster) -> list[str]:
     return found
 
 
-def _note_the_end(bootstrap: str, recorder: Recorder, partitions: tuple[Partition, ...]) -> None:
-    options = {"bootstrap.servers": bootstrap, "enable.auto.commit": False, "auto.offset.reset": "error", **QUICK}
+def _note_the_end(way_in: WayIn, recorder: Recorder, partitions: tuple[Partition, ...]) -> None:
+    options = {**way_in.confluent, "enable.auto.commit": False, "auto.offset.reset": "error", **QUICK}
     reader = Consumer({**options, "group.id": GROUP})
     try:
         for topic, partition in partitions:

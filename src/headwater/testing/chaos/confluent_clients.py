@@ -38,7 +38,7 @@ REFUSED: Final = frozenset(
 
 
 def produce(stage: Stage, name: str) -> None:
-    producer = Producer({"bootstrap.servers": stage.bootstrap, "client.id": name, **PRODUCER})
+    producer = Producer({**stage.way_in.confluent, "client.id": name, **PRODUCER})
 
     def delivered(value: str, partition: Partition, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -68,7 +68,7 @@ def produce(stage: Stage, name: str) -> None:
 def read(stage: Stage, name: str) -> None:
     """Everything from the start. An offset that is out of range would be a log that became shorter."""
     options = {
-        "bootstrap.servers": stage.bootstrap,
+        **stage.way_in.confluent,
         "client.id": name,
         "group.id": name,
         "enable.auto.commit": False,
@@ -89,7 +89,7 @@ def read(stage: Stage, name: str) -> None:
 def take_part(stage: Stage, name: str) -> None:
     """One member of a group that commits what it has read."""
     options = {
-        "bootstrap.servers": stage.bootstrap,
+        **stage.way_in.confluent,
         "client.id": name,
         "group.id": GROUP,
         "enable.auto.commit": False,

@@ -21,7 +21,7 @@ QUICK: Final[dict[str, Any]] = {
 
 def produce(stage: Stage, name: str) -> None:
     producer = KafkaProducer(
-        bootstrap_servers=stage.bootstrap.split(","), client_id=name, enable_idempotence=True, acks="all",
+        **stage.way_in.kafka_python, client_id=name, enable_idempotence=True, acks="all",
         delivery_timeout_ms=900_000, max_block_ms=120_000, linger_ms=2, **QUICK,
     )  # fmt: skip
     unacknowledged = threading.Semaphore(MAX_UNACKNOWLEDGED)
@@ -57,7 +57,7 @@ def produce(stage: Stage, name: str) -> None:
 
 def read(stage: Stage, name: str) -> None:
     consumer = KafkaConsumer(
-        bootstrap_servers=stage.bootstrap.split(","), client_id=name, enable_auto_commit=False,
+        **stage.way_in.kafka_python, client_id=name, enable_auto_commit=False,
         auto_offset_reset="none", fetch_max_wait_ms=100, **QUICK,
     )  # fmt: skip
     partitions = [TopicPartition(*partition) for partition in stage.watched]

@@ -24,7 +24,7 @@ class Pulse:
 
     def produce(self, stage: Stage, name: str) -> None:
         """Until the stage says to stop. Its records are noted like all others."""
-        producer = Producer({"bootstrap.servers": stage.bootstrap, "client.id": name, **PRODUCER, "linger.ms": 0})
+        producer = Producer({**stage.way_in.confluent, "client.id": name, **PRODUCER, "linger.ms": 0})
 
         def delivered(value: str, partition: int, error: KafkaError | None, message: Message) -> None:
             if error is not None:

@@ -6,16 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from headwater.broker.cluster.node_session import cluster_secret
+from headwater.broker.cluster.followed_secrets import FollowedSecrets
+from headwater.broker.cluster.peer_identity import open_peer_tls
+from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import MetaStore
 from headwater.model.ids import PartitionId, StoreId
 from headwater.model.replica import StoreError
 from headwater.model.segments import SealedSegment
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import PeerAddress
 from headwater.peers.remote_store import RemoteStore
 from headwater.records.batch import split
+from headwater.testing.processes.cluster import ProcessCluster
 
 READ_BYTES: Final = 4 * 1024 * 1024
 
@@ -28,22 +32,28 @@ class ReplicaComparison:
     differences: list[str] = field(default_factory=list)
 
 
-def compare_replicas(metadata_url: str) -> ReplicaComparison:
+def compare_replicas(cluster: ProcessCluster) -> ReplicaComparison:
     """Of every sealed segment in the cluster. A replica that cannot be read is a difference."""
-    return asyncio.run(_connect_and_compare(metadata_url))
+    return asyncio.run(_connect_and_compare(cluster))
 
 
-async def _connect_and_compare(metadata_url: str) -> ReplicaComparison:
-    metadata = await open_metadata(metadata_url)
+async def _connect_and_compare(cluster: ProcessCluster) -> ReplicaComparison:
+    metadata = await open_metadata(cluster.metadata_url)
     try:
-        return await compare(metadata)
+        return await compare(metadata, await _identity(cluster, metadata))
     finally:
         await metadata.close()
 
 
-async def compare(metadata: MetaStore) -> ReplicaComparison:
-    secret = await cluster_secret(metadata)
-    stores = {store: RemoteStore(store, address, secret) for store, address in (await _addresses(metadata)).items()}
+async def _identity(cluster: ProcessCluster, metadata: MetaStore) -> PeerIdentity:
+    """As its first node has it: stores answer nodes of their cluster alone."""
+    config = BrokerConfig.load(None, **cluster.node_config(cluster.nodes[0]))
+    secrets = await FollowedSecrets.open(metadata, config.cluster_secret_file)
+    return PeerIdentity(secrets.current, await open_peer_tls(config))
+
+
+async def compare(metadata: MetaStore, identity: PeerIdentity) -> ReplicaComparison:
+    stores = {store: RemoteStore(store, address, identity) for store, address in (await _addresses(metadata)).items()}
     found = ReplicaComparison()
     try:
         for kv in await metadata.list(keys.SEALED):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from headwater.testing.chaos.way_in import WayIn
 from headwater.testing.oracles.checkers import Recorder
 
 PADDING: Final = b"." * 200
@@ -20,7 +21,7 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True)
 class Stage:
-    bootstrap: str
+    way_in: WayIn
     recorder: Recorder
     partitions: tuple[Partition, ...]
     """Where producers write."""

@@ -2,15 +2,19 @@
 
 Parent and child share a socket pair (`--parent-fd`): the child writes its address there when it is ready, and
 stops when the other end closes, so that a test run that is killed leaves no broker behind.
+
+It is a new interpreter, unless this process prefers forks (`forks.py`).
 """
 
-import os
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from headwater.cli.toml_text import toml_text
+from headwater.testing.processes import forks
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -24,7 +28,7 @@ class BrokerProcess:
         self._config = config
         self._scratch = scratch
         self._command_prefix = command_prefix
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | forks.ForkedProcess | None = None
         self._lifeline: socket.socket | None = None
 
     @staticmethod
@@ -58,14 +62,17 @@ class BrokerProcess:
     def launch(self) -> None:
         """Start, and wait for nothing."""
         config_path = self._scratch / "broker.toml"
-        config_path.write_text(_toml(self._config))
+        config_path.write_text(toml_text(self._config))
         ours, theirs = socket.socketpair()
         with theirs, (self._scratch / "broker.log").open("ab") as log:
-            command = [*self._command_prefix, sys.executable, "-m", "headwater.cli.main", "serve"]
-            command += ["--config", str(config_path), "--parent-fd", str(theirs.fileno())]
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),)
-            )
+            arguments = ["serve", "--config", str(config_path), "--parent-fd", str(theirs.fileno())]
+            if forks.are_preferred() and not self._command_prefix:
+                self._process = forks.shared_server().start(arguments, log.fileno(), theirs.fileno())
+            else:
+                command = [*self._command_prefix, sys.executable, "-m", "headwater.cli.main", *arguments]
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),)
+                )
         self._lifeline = ours
 
     def wait_until_ready(self) -> tuple[str, int]:
@@ -111,21 +118,3 @@ def _read_address(lifeline: socket.socket) -> tuple[str, int]:
         assert len(line) <= MAX_READY_LINE_BYTES, "the ready line is one address"
     host, _, port = line.decode().strip().rpartition(":")
     return host.strip("[]"), int(port)
-
-
-def _toml(config: Mapping[str, Any]) -> str:
-    return "".join(f"{key} = {_toml_value(value)}\n" for key, value in config.items())
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml_value(str(key))} = {_toml_value(item)}" for key, item in value.items()) + " }"
-    text = os.fspath(value) if isinstance(value, os.PathLike) else str(getattr(value, "value", value))
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from headwater.cli.cluster.secured import SecuredCluster
+from headwater.client.client_file import read_client_file
+from headwater.client.security_options import ClientSecurity
 from headwater.model.ids import NodeId
 from headwater.testing.broker import TEST_DEFAULTS
 from headwater.testing.fakes.network import Network
@@ -41,14 +44,17 @@ class ProcessCluster:
         etcd_members: int = 1,
         network: Network | None = None,
         data_dirs: Mapping[NodeId, Path] | None = None,
+        secure: bool = False,
         **config: Any,
     ) -> None:
         """Logs are below `directory`, and data, unless `data_dirs` says where. `config` is for every node: fields of
-        `headwater.broker.settings.broker_config.BrokerConfig`."""
+        `headwater.broker.settings.broker_config.BrokerConfig`. With `secure` there is TLS everywhere, and clients log
+        in: `security`."""
         self._directory = directory
         self._etcd_members = etcd_members
         self._network = network
         self._data_dirs = dict(data_dirs or {})
+        self._secured = SecuredCluster(directory / "secured") if secure else None
         self._config = {**TEST_DEFAULTS, **config}
         self._ports = dict(zip(map(NodeId, range(1, nodes + 1)), free_ports(nodes), strict=True))
         self._processes: dict[NodeId, BrokerProcess] = {}
@@ -76,6 +82,8 @@ class ProcessCluster:
         """Return when every node serves clients."""
         try:
             self._etcd = EtcdProcess.start(self._directory, self._etcd_members, network=self._network)
+            if self._secured is not None and not self._secured.is_there:
+                self._secured.write(self.bootstrap, self.data_dir(self.nodes[0]))
             for node in self.nodes:
                 self.launch(node)
             self.wait_until_ready()
@@ -106,6 +114,25 @@ class ProcessCluster:
     def bootstrap(self) -> str:
         """All nodes, as clients want them."""
         return ",".join(self.address(node) for node in self.nodes)
+
+    @property
+    def secured(self) -> SecuredCluster:
+        """The files of a cluster that was made with `secure`."""
+        assert self._secured is not None, "only a secure cluster has certificates"
+        return self._secured
+
+    @property
+    def security(self) -> ClientSecurity | None:
+        """How the user who may do everything gets in; None: without TLS and login."""
+        if self._secured is None:
+            return None
+        path = self._secured.admin_file
+        return read_client_file(path.read_text(), path.parent).security
+
+    @property
+    def client_config(self) -> dict[str, Any]:
+        """What a client of confluent-kafka is made with."""
+        return {"bootstrap.servers": self.bootstrap, **(self.security.options() if self.security is not None else {})}
 
     @property
     def metadata_url(self) -> str:
@@ -151,7 +178,7 @@ class ProcessCluster:
         scratch = self._scratch(node)
         scratch.mkdir(parents=True, exist_ok=True)
         prefix = self._network.command_prefix(self.host(node)) if self._network is not None else ()
-        self._processes[node] = BrokerProcess(self._node_config(node), scratch, prefix)
+        self._processes[node] = BrokerProcess(self.node_config(node), scratch, prefix)
         self._processes[node].launch()
 
     def wait_until_ready(self) -> None:
@@ -191,14 +218,18 @@ class ProcessCluster:
     def _scratch(self, node: NodeId) -> Path:
         return self._directory / self.host(node)
 
-    def _node_config(self, node: NodeId) -> dict[str, Any]:
+    def node_config(self, node: NodeId) -> dict[str, Any]:
         host = "127.0.0.1" if self._network is None else self._network.address(self.host(node))
+        way_in: dict[str, Any] = {"listen": self.address(node)}
+        if self._secured is not None:
+            way_in = self._secured.settings(self.host(node), self.address(node), host)
+            way_in["cluster_secret_file"] = self._secured.secret_file
         return {
             **self._config,
             "node_id": node,
             "data_dir": self.data_dir(node),
             "metadata": self.metadata_url,
-            "listen": self.address(node),
+            **way_in,
             "insecure": self._network is not None,  # the network is the test's own
             "peer_listen": f"{host}:{0 if self._network is None else PEER_PORT}",
         }

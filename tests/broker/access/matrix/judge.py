@@ -6,6 +6,7 @@ A judgement is a list of sentences, one for each thing that is wrong.
 import re
 from collections.abc import Iterator
 from typing import Final
+from uuid import UUID
 
 from headwater.broker.access.declared_access import LEFT_OUT, REFUSALS
 from headwater.model.errors import ErrorCode
@@ -160,7 +161,7 @@ def _is_about(leaf: Leaf, named: Named) -> bool:
 
 
 def _is_id(struct: object, name: str) -> bool:
-    return isinstance(getattr(struct, name), str) or type(getattr(struct, name)).__name__ == "UUID"
+    return isinstance(getattr(struct, name), str | UUID)
 
 
 def _word(code: int) -> str:

@@ -68,7 +68,7 @@ class Scene:
     def __init__(self, world: World, doubled: ResourceType | None = None, *, is_reversed: bool = False) -> None:
         """There are two resources of the type `doubled`, and of each other one."""
         self.world = world
-        self._prefix = world.next_name()
+        self.prefix = world.next_name()
         self._doubled = doubled
         self._is_reversed = is_reversed
         self._topics: list[Named] = []
@@ -169,11 +169,18 @@ class Scene:
             await self._admin(ALTER_SHARE_OFFSETS, 0, group_id=member.group, topics=topics)
         return self.groups()
 
+    async def producers(self) -> list[Transaction]:
+        """Without a transaction."""
+        if not self._transactions:
+            self._transactions = [await self._producer(each) for each in self.transactional_ids()]
+        return self._transactions
+
     async def transactions(self) -> list[Transaction]:
         """Open ones, with every topic."""
         if not self._transactions:
             topics = await self.topics()
-            self._transactions = [await self._transaction(each, topics) for each in self.transactional_ids()]
+            for producer in await self.producers():
+                await self._begin(producer, topics)
         return self._transactions
 
     async def add_group(self, transaction: Transaction, group: str) -> None:
@@ -189,7 +196,7 @@ class Scene:
         return [each.name for each in self._in_order(self._names[resource_type])]
 
     def _new_names(self, resource_type: ResourceType, kind: str) -> list[str]:
-        return [f"{self._prefix}-{kind}-{index}" for index in range(2 if resource_type is self._doubled else 1)]
+        return [f"{self.prefix}-{kind}-{index}" for index in range(2 if resource_type is self._doubled else 1)]
 
     def _in_order(self, names: list[Named]) -> list[Named]:
         return names[::-1] if self._is_reversed else names
@@ -256,17 +263,19 @@ class Scene:
         await until(is_assigned, f"a member of {group} has partitions")
         return Member(group, member_id, epoch)
 
-    async def _transaction(self, transactional_id: str, topics: list[Named]) -> Transaction:
+    async def _producer(self, transactional_id: str) -> Transaction:
         producer = await self._admin(
             INIT_PRODUCER_ID, 4, transactional_id=transactional_id, transaction_timeout_ms=LONG_MS, producer_id=-1,
             producer_epoch=-1,
         )  # fmt: skip
+        return Transaction(transactional_id, producer.producer_id, producer.producer_epoch)
+
+    async def _begin(self, producer: Transaction, topics: list[Named]) -> None:
         await self._admin(
-            ADD_PARTITIONS, 3, v3_and_below_transactional_id=transactional_id,
+            ADD_PARTITIONS, 3, v3_and_below_transactional_id=producer.transactional_id,
             v3_and_below_producer_id=producer.producer_id, v3_and_below_producer_epoch=producer.producer_epoch,
             v3_and_below_topics=[nested(name=each.name, partitions=[0]) for each in topics],
         )  # fmt: skip
-        return Transaction(transactional_id, producer.producer_id, producer.producer_epoch)
 
     async def _admin(self, api_key: int, version: int, **fields: Any) -> Any:
         return await settled(lambda: self.world.admin.ask(api_key, version, **fields))

@@ -12,19 +12,21 @@ from tests.broker.access.matrix.world import OTHER
 
 OFFSET_FETCH, DESCRIBE_GROUPS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS = 9, 15, 61, 65
 CONSUMER_DESCRIBE, SHARE_DESCRIBE, DESCRIBE_SHARE_OFFSETS = 69, 77, 90
-KEPT = (keys.TOPICS, keys.NAMES, keys.HEADS, keys.USERS, keys.REASSIGNMENTS, "ids/", "config/")
+KEPT = (keys.TOPICS, keys.NAMES, keys.HEADS, keys.USERS, keys.QUOTAS, keys.REASSIGNMENTS, "ids/", "config/")
 """All but bindings, which the test changes itself, and what nodes do by themselves."""
 
 
 async def state_of(broker: Broker, scene: Scene) -> dict[str, Any]:
-    """The metadata, the ends of all logs but the audit, so of those that groups and transactions are kept in, too, and
-    what an administrator is told of the groups and transactions of the scene."""
+    """The metadata, the ends of all logs, so of those that groups and transactions are kept in, too, and what an
+    administrator is told of the groups and transactions of the scene. All but the audit, to which refusals are told."""
+    audit = broker.catalog.find(AUDIT_TOPIC)
+    of_audit = {AUDIT_TOPIC} if audit is None else {AUDIT_TOPIC, audit.topic_id.hex}
     metadata = {each.key: each.value for prefix in KEPT for each in await broker.metadata.list(prefix)}
-    partitions = (each for each in broker.catalog.partitions() if each.topic_name != AUDIT_TOPIC)
-    ends = {f"end of {each.id}": each.log_end for each in partitions}
+    ends = {f"end of {each.id}": each.log_end for each in broker.catalog.partitions()}
+    kept = {key: value for key, value in {**metadata, **ends}.items() if not any(each in key for each in of_audit)}
     bindings = await scene.world.described_bindings()
     of_others = {str(each) for each in bindings if each.principal == OTHER}
-    return {**metadata, **ends, "bindings of others": of_others, "cluster": broker.cluster_id, **await _told(scene)}
+    return {**kept, "bindings of others": of_others, "cluster": broker.cluster_id, **await _told(scene)}
 
 
 async def _told(scene: Scene) -> dict[str, list[Any]]:

@@ -19,7 +19,7 @@ from tests.broker.access.matrix import judge
 from tests.broker.access.matrix.case import APIS, Case, alternatives
 from tests.broker.access.matrix.cases.table import CASES
 from tests.broker.access.matrix.own_broker import own_world
-from tests.broker.access.matrix.places import values_at
+from tests.broker.access.matrix.places import error_codes, values_at
 from tests.broker.access.matrix.runs import (
     BESIDE_A_SUCCESS,
     Run,
@@ -33,6 +33,7 @@ from tests.broker.access.matrix.scene import Scene
 from tests.broker.access.matrix.state import state_of
 from tests.broker.access.matrix.world import ADMIN, STRANGER, World
 from tests.support.effort import IS_LONG
+from tests.support.eventually import tasks_run
 
 METADATA = 3
 
@@ -137,6 +138,7 @@ def test_without_one_of_its_grants_a_request_is_refused(matrix: Matrix, case: Ca
         scene = Scene(matrix.world)
         fields = await case.build(scene, version)
         shapes = IS_LONG or version == case.served[-1]
+        await tasks_run()
         before = await state_of(matrix.broker, scene)
         problems: list[str] = []
         apart: list[int] = []
@@ -146,11 +148,7 @@ def test_without_one_of_its_grants_a_request_is_refused(matrix: Matrix, case: Ca
             else:
                 problems += await refused(matrix, case, version, run, fields)
         after = await state_of(matrix.broker, scene)
-        problems += [
-            f"{key} was {before.get(key)!r}, and is {after.get(key)!r}"
-            for key in after
-            if before.get(key) != after.get(key)
-        ]
+        problems += changed(before, after)
         for number in apart:
             scene = Scene(matrix.world)
             fields = await case.build(scene, version)
@@ -188,7 +186,11 @@ def test_the_answer_to_an_allowed_request_is_taken_for_no_refusal(matrix: Matrix
     async def trial() -> None:
         scene = Scene(matrix.world)
         fields = await case.build(scene, version)
+        before = await state_of(matrix.broker, scene)
         exchange = await matrix.world.send(ADMIN, case.api_key, version, fields)
+        is_done = not {leaf.value for leaf in error_codes(exchange.message)} & case.also
+        if case.spoils and is_done:
+            assert changed(before, await state_of(matrix.broker, scene)), "what was done is noticed, too"
         for check in case.checks(version):
             run = Run(title="forgotten", refused=check)
             assert judge.of_refused(case, run, matrix.world, fields, exchange), check
@@ -205,8 +207,11 @@ def test_of_two_names_only_the_one_without_a_grant_is_refused(
         fields = await case.build(scene, version)
         run = mixed_run(case, version, check, scene)
         await matrix.world.bind(run.bindings)
+        before = await state_of(matrix.broker, scene)
         exchange = await matrix.world.send(STRANGER, case.api_key, version, fields)
         problems = judge.of_mixed(case, run, scene, exchange)
+        if ErrorCode.OPERATION_NOT_ATTEMPTED in {leaf.value for leaf in error_codes(exchange.message)}:
+            problems += changed(before, await state_of(matrix.broker, scene))
         assert not problems, "\n".join(problems)
 
     matrix.run(trial())
@@ -223,6 +228,13 @@ async def refused(matrix: Matrix, case: Case, version: int, run: Run, fields: di
     if recorded != is_recorded(case, run.refused):
         problems.append(f"the refusal was recorded {recorded} times")
     return [f"{run.title}: {each}" for each in problems]
+
+
+def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    keys = sorted(before.keys() | after.keys())
+    return [
+        f"{key} was {before.get(key)!r}, and is {after.get(key)!r}" for key in keys if before.get(key) != after.get(key)
+    ]
 
 
 def is_recorded(case: Case, check: AccessCheck) -> bool:

@@ -17,7 +17,6 @@ VALUE = "-value"
 OTHER = "User:of-the-matrix"
 """Whom requests of the matrix itself make bindings for."""
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_CLUSTER = 29, 30, 31, 60
-WITHOUT_RESPONSE = "without a response"
 
 
 class World:

@@ -71,6 +71,7 @@ async def bindings_created(scene: Scene, version: int) -> Fields:
 
 
 async def bindings_deleted(scene: Scene, version: int) -> Fields:
+    await scene.world.admin.ask(ApiKey.CREATE_ACLS, 3, **await bindings_created(scene, 3))
     return {"filters": [_filter(OTHER)]}
 
 

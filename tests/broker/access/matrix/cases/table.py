@@ -6,6 +6,7 @@ from tests.broker.access.matrix.case import Case
 from tests.broker.access.matrix.cases import (
     cluster,
     groups,
+    quotas,
     records,
     settings,
     share_groups,
@@ -21,4 +22,5 @@ CASES: Final[tuple[Case, ...]] = (
     *share_groups.CASES,
     *transactions.CASES,
     *cluster.CASES,
+    *quotas.CASES,
 )

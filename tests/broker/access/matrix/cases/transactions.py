@@ -23,7 +23,7 @@ async def initialized_without_id(scene: Scene, version: int) -> Fields:
 
 
 async def partitions_added(scene: Scene, version: int) -> Fields:
-    (transaction,) = await scene.transactions()
+    (transaction,) = await scene.producers()
     topics = [nested(name=each.name, partitions=[0]) for each in await scene.topics()]
     of_broker = nested(
         transactional_id=transaction.transactional_id, producer_id=transaction.producer_id,
@@ -96,7 +96,7 @@ CASES = (
         api_key=ApiKey.INIT_PRODUCER_ID, title="of an idempotent producer", build=initialized_without_id,
         picks=lambda check: not _is_of_id(check),
     ),
-    Case(api_key=ApiKey.ADD_PARTITIONS_TO_TXN, title="", build=partitions_added),
+    Case(api_key=ApiKey.ADD_PARTITIONS_TO_TXN, title="", build=partitions_added, spoils=True),
     Case(api_key=ApiKey.ADD_OFFSETS_TO_TXN, title="", build=offsets_added),
     Case(api_key=ApiKey.END_TXN, title="", build=ended, spoils=True),
     Case(
