@@ -18,7 +18,7 @@ ALLOWED = {
     "gateway/subscriptions/subscription_api.py": "name != SECRET",
     "pipelines/spec/keys.py": "name.lower().removeprefix('kafka.') in SECRET_OPTIONS",
 }
-"""Names of settings, numbers of secrets, and one password beside the same one of before: no stranger has a part in it."""
+"""Names of settings, numbers of secrets, and a password beside that of before: no stranger has a part in it."""
 
 
 def test_no_secret_is_compared_by_its_bytes() -> None:
