@@ -23,12 +23,14 @@ JOBS ?= 2
 SECONDS ?= 60
 SEEDS ?= 1000
 FAULTS ?= 500
+# make bench-tls QUICK=--quick
+QUICK ?=
 REPORT ?= demo-report.html
 
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-long test-times test-again test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-push bench-tools crash sim chaos exactly-once access-matrix console-pictures
+.PHONY: run demo test test-long test-times test-again test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-push bench-tls bench-tools hostile fuzz crash sim chaos exactly-once access-matrix console-pictures
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -100,6 +102,10 @@ bench-http: $(BENCH_VENV)/.ready bench-tools
 bench-push: $(BENCH_VENV)/.ready
 	$(BENCH) bench.push
 
+# TLS, logins and access control: Headwater without and with them, and Apache Kafka: about 45 minutes (QUICK=--quick: 8).
+bench-tls: $(BENCH_VENV)/.ready bench-tools
+	$(BENCH) bench.tls $(QUICK)
+
 bench-tools: test-tools
 	@./.ci/bench-tools
 
@@ -129,6 +135,14 @@ access-matrix: $(VENV)/.dev test-tools
 console-pictures: $(VENV)/.dev test-tools
 	$(BIN)/python -m tests.console.pictures
 
+# A broker under attack by ten thousand connections and by floods, and how it is for the others meanwhile: six minutes.
+hostile: $(VENV)/.dev
+	$(BIN)/python -m bench.hostile
+
+# Every parser of what strangers say, mutated by the code that it reaches, for SECONDS each.
+fuzz: $(VENV)/.fuzz
+	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) --jobs $(JOBS)
+
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
@@ -144,6 +158,10 @@ $(VENV)/.spark: pyproject.toml | $(BIN)/python
 	@echo "installing PySpark: 450 MB, a minute or two the first time"
 	$(PIP) install -e ".[spark]"
 	touch $@ $(VENV)/.core
+
+$(VENV)/.fuzz: pyproject.toml | $(VENV)/.dev
+	$(PIP) install -e ".[fuzz]"
+	touch $@
 
 # Modules and tests are compiled here, once: the workers of a first run would all do it, each for itself.
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

@@ -3,7 +3,7 @@
 A ratio is taken within a round, where all met the same machine; shown and judged are the median and the range."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,6 +107,16 @@ def summary(comparison: Comparison) -> dict[str, Any]:
                     "met": comparison.is_met(pair, name),
                 }
     return found
+
+
+def goals(found: Comparison) -> Iterator[str]:
+    """A sentence for each goal: whether every figure of its kind reaches it by the median of its ratios."""
+    for kind in (kind for kind in found.kinds if kind.target):
+        names = [name for name in found.names() if found.kind_of(name) is kind]
+        for pair in (pair for pair in found.pairs if pair in kind.target):
+            missed = [name[len(kind.prefix) :].strip(" ,") for name in names if not found.is_met(pair, name)]
+            verdict = f"missed by {len(missed)} of {len(names)}: {'; '.join(missed)}" if missed else "reached"
+            yield f"goal: {kind.prefix} {kind.goal(pair)} x {pair[1]}, {pair[0]}: {verdict}"
 
 
 def save(what: str, found: Mapping[str, Any]) -> Path:

@@ -71,7 +71,8 @@ class KafkaServer(MeasuredServer):
 
 def new_nodes(folder: Path, numbers: Sequence[int], more_properties: str = "") -> dict[int, BrokerProcess]:
     """Nodes that are broker and controller each, with formatted storage, not started yet. Of three or more, topics of
-    Kafka's own have three replicas, and need two. Of a property that is given twice, the last holds."""
+    Kafka's own have three replicas, and need two. Of a property that is given twice, the last holds;
+    `more_properties` are formatted as `PROPERTIES` are."""
     class_path = maven.class_path("broker", maven.KAFKA_BROKER)
     ports = free_ports(2 * len(numbers))
     brokers, controllers = ports[: len(numbers)], ports[len(numbers) :]
@@ -85,7 +86,7 @@ def new_nodes(folder: Path, numbers: Sequence[int], more_properties: str = "") -
         home.mkdir(parents=True)
         properties = home / "server.properties"
         properties.write_text(
-            PROPERTIES.format(
+            (PROPERTIES + more_properties).format(
                 node=number,
                 port=port,
                 controller_port=controller_port,
@@ -94,7 +95,6 @@ def new_nodes(folder: Path, numbers: Sequence[int], more_properties: str = "") -
                 replicas=min(3, len(numbers)),
                 min_insync=min(2, len(numbers)),
             )
-            + more_properties
         )
         _format(class_path, properties, quorum)
         command = ["java", *JVM_OPTIONS, "-cp", class_path, "kafka.Kafka", str(properties)]

@@ -1,7 +1,7 @@
 /* A load generator at the speed of C, on the librdkafka that confluent-kafka ships.
  *
  * load <what> bootstrap=H:P topic=T [messages=N] [size=S] [partitions=P] [linger_ms=L] [spread=0|1] [records=R]
- *      [interval_ms=I]
+ *      [interval_ms=I] [rdkafka.NAME=VALUE ...]
  *
  *   produce   send all as fast as they go, wait until all are acknowledged
  *   consume   read all partitions from the beginning, `messages` records in total
@@ -10,7 +10,8 @@
  *   transactions, commits, visible, count: see transactions.c
  *   steady, touch: see steady.c
  *
- * The answer is one line of JSON. acks=all; what is not named here is librdkafka's default.
+ * The answer is one line of JSON. acks=all; what is not named here is librdkafka's default. rdkafka.NAME sets any
+ * other of its settings, such as rdkafka.security.protocol.
  * Connections are open and metadata is known before the clock starts. */
 
 #include "load.h"
@@ -28,10 +29,14 @@
 /* A reader whose queue is full would pause for a second by default: a lottery in runs of a second or two. */
 #define QUEUED_MESSAGES "1000000"
 #define QUEUE_BACKOFF_MS "2"
+#define MAX_SETTINGS 32
+#define SETTING_PREFIX "rdkafka."
 
 const char *bootstrap = "127.0.0.1:9092", *topic = "load";
 long messages = 100000, size = 100, partitions = 1, linger_ms = 5, spread = 0, records = 1, interval_ms = 100;
 static long delivered = 0, failed = 0;
+static const char *settings[MAX_SETTINGS][2];
+static size_t setting_count = 0;
 
 double now_s(void) {
     struct timespec t;
@@ -59,6 +64,7 @@ rd_kafka_conf_t *client_conf(void) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", bootstrap);
     set(conf, "log_level", "2");
+    for (size_t at = 0; at < setting_count; at++) set(conf, settings[at][0], settings[at][1]);
     return conf;
 }
 
@@ -261,6 +267,12 @@ int main(int argc, char **argv) {
         int known = 0;
         if (!strcmp(argv[at], "bootstrap")) bootstrap = value, known = 1;
         if (!strcmp(argv[at], "topic")) topic = value, known = 1;
+        if (!strncmp(argv[at], SETTING_PREFIX, strlen(SETTING_PREFIX))) {
+            if (setting_count == MAX_SETTINGS) die(argv[at], "too many settings");
+            settings[setting_count][0] = argv[at] + strlen(SETTING_PREFIX);
+            settings[setting_count++][1] = value;
+            known = 1;
+        }
         for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
             if (!strcmp(argv[at], numbers[n].name)) *numbers[n].number = atol(value), known = 1;
         if (!known) die(argv[at], "unknown option");

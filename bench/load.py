@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ BINARY = Path(__file__).resolve().parent.parent / ".cache" / "bench" / "load"
 HEADER = Path("/usr/include/librdkafka/rdkafka.h")
 RUN_TIMEOUT_S = 300
 PROCESSES = 2
+NO_SETTINGS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,41 +51,64 @@ def build() -> None:
     subprocess.run([*command, str(library), f"-Wl,-rpath,{library.parent}"], check=True)
 
 
-def ask(what: str, **options: str | int) -> dict[str, float]:
-    """The answer of one process."""
-    [answer] = _run_all(what, 1, **options)
+def ask(what: str, settings: Mapping[str, str] = NO_SETTINGS, **options: str | int) -> dict[str, float]:
+    """The answer of one process. `settings` are librdkafka's."""
+    [answer] = _run_all(what, 1, settings, **options)
     return answer
 
 
 def produce(
-    bootstrap: str, topic: str, messages: int, size_bytes: int, spread: bool = False, processes: int = PROCESSES
+    bootstrap: str,
+    topic: str,
+    messages: int,
+    size_bytes: int,
+    spread: bool = False,
+    processes: int = PROCESSES,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Throughput:
     """`messages` in total, shared by several producer processes that start together."""
     share = messages // processes
     options = {"messages": share, "size": size_bytes, "spread": int(spread)}
-    return _add(_run_all("produce", processes, bootstrap=bootstrap, topic=topic, **options))
+    return _add(_run_all("produce", processes, settings, bootstrap=bootstrap, topic=topic, **options))
 
 
-def consume(bootstrap: str, topic: str, partitions: int, messages: int, processes: int = PROCESSES) -> Throughput:
+def consume(
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    messages: int,
+    processes: int = PROCESSES,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> Throughput:
     """Each process reads all `messages`, as two independent readers of one topic do."""
     options = {"messages": messages, "partitions": partitions}
-    return _add(_run_all("consume", processes, bootstrap=bootstrap, topic=topic, **options))
+    return _add(_run_all("consume", processes, settings, bootstrap=bootstrap, topic=topic, **options))
 
 
-def latency(bootstrap: str, topic: str, messages: int, size_bytes: int, spread: bool = False) -> Latency:
+def latency(
+    bootstrap: str,
+    topic: str,
+    messages: int,
+    size_bytes: int,
+    spread: bool = False,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> Latency:
     options = {"messages": messages, "size": size_bytes, "linger_ms": 0, "spread": int(spread)}
-    answer = ask("latency", bootstrap=bootstrap, topic=topic, **options)
+    answer = ask("latency", settings, bootstrap=bootstrap, topic=topic, **options)
     return Latency(answer["p50_ms"], answer["p99_ms"])
 
 
-def end_to_end(bootstrap: str, topic: str, messages: int, size_bytes: int) -> Latency:
+def end_to_end(
+    bootstrap: str, topic: str, messages: int, size_bytes: int, settings: Mapping[str, str] = NO_SETTINGS
+) -> Latency:
     options = {"messages": messages, "size": size_bytes, "linger_ms": 0, "partitions": 1}
-    answer = ask("endtoend", bootstrap=bootstrap, topic=topic, **options)
+    answer = ask("endtoend", settings, bootstrap=bootstrap, topic=topic, **options)
     return Latency(answer["p50_ms"], answer["p99_ms"])
 
 
-def _run_all(what: str, processes: int, **options: str | int) -> list[dict[str, float]]:
+def _run_all(what: str, processes: int, settings: Mapping[str, str], **options: str | int) -> list[dict[str, float]]:
     command = [str(BINARY), what, *(f"{name}={value}" for name, value in options.items())]
+    command += [f"rdkafka.{name}={value}" for name, value in settings.items()]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
     answers = []
     try:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -34,6 +34,8 @@ Figures = dict[str, float]
 class Server(Protocol):
     name: str
     bootstrap: str
+    settings: Mapping[str, str]
+    """With which librdkafka reaches `bootstrap`: how it is encrypted, and a login."""
     process: BrokerProcess
 
     def start(self) -> None: ...
@@ -102,9 +104,9 @@ def warm_up(server: Server, volume: Volume) -> None:
     """Both brokers are measured warm: code compiled, pages allocated."""
     create_topic(server, "warm", 4)
     for size_bytes in SIZES_BYTES:
-        load.produce(server.bootstrap, "warm", volume.warm_up_messages, size_bytes)
-    load.consume(server.bootstrap, "warm", 4, volume.warm_up_messages)
-    load.latency(server.bootstrap, "warm", volume.latency_messages // 2, LATENCY_SIZE_BYTES)
+        load.produce(server.bootstrap, "warm", volume.warm_up_messages, size_bytes, settings=server.settings)
+    load.consume(server.bootstrap, "warm", 4, volume.warm_up_messages, settings=server.settings)
+    load.latency(server.bootstrap, "warm", volume.latency_messages // 2, LATENCY_SIZE_BYTES, settings=server.settings)
 
 
 def throughput(server: Server, volume: Volume, say: Say) -> Figures:
@@ -117,12 +119,12 @@ def throughput(server: Server, volume: Volume, say: Say) -> Figures:
             create_topic(server, topic, partitions)
             say(f"produce {case}")
             with cpu_used(server) as cpu:
-                produced = load.produce(server.bootstrap, topic, messages, size_bytes)
+                produced = load.produce(server.bootstrap, topic, messages, size_bytes, settings=server.settings)
             figures[f"produce {case}"] = produced.megabytes_per_s
             figures[f"CPU, produce {case}"] = cpu() / (produced.payload_bytes / 1e9)
             say(f"consume {case}")
             with cpu_used(server) as cpu:
-                consumed = load.consume(server.bootstrap, topic, partitions, messages)
+                consumed = load.consume(server.bootstrap, topic, partitions, messages, settings=server.settings)
             figures[f"consume {case}"] = consumed.megabytes_per_s
             figures[f"CPU, consume {case}"] = cpu() / (consumed.payload_bytes / 1e9)
             delete_topic(server, topic)
@@ -133,9 +135,13 @@ def throughput(server: Server, volume: Volume, say: Say) -> Figures:
 def latency(server: Server, volume: Volume, say: Say) -> Figures:
     create_topic(server, "latency", 1)
     say("produce latency")
-    produced = load.latency(server.bootstrap, "latency", volume.latency_messages, LATENCY_SIZE_BYTES)
+    produced = load.latency(
+        server.bootstrap, "latency", volume.latency_messages, LATENCY_SIZE_BYTES, settings=server.settings
+    )
     say("end-to-end latency")
-    arrived = load.end_to_end(server.bootstrap, "latency", volume.latency_messages, LATENCY_SIZE_BYTES)
+    arrived = load.end_to_end(
+        server.bootstrap, "latency", volume.latency_messages, LATENCY_SIZE_BYTES, settings=server.settings
+    )
     return {
         "produce latency p50": produced.p50_ms,
         "produce latency p99": produced.p99_ms,
@@ -192,7 +198,7 @@ def connection_growth(server: Server, volume: Volume, say: Say) -> dict[int, Fig
 
 def create_topic(server: Server, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
     """Created, and every partition has a leader: ready to be written to."""
-    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+    admin = _admin(server)
     options = {"operation_timeout": ADMIN_TIMEOUT_S, "request_timeout": ADMIN_TIMEOUT_S}
     admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})], **options)[topic].result(ADMIN_TIMEOUT_S)
     deadline_s = time.monotonic() + ADMIN_TIMEOUT_S
@@ -205,8 +211,12 @@ def create_topic(server: Server, topic: str, partitions: int, config: dict[str, 
 
 
 def delete_topic(server: Server, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+    admin = _admin(server)
     admin.delete_topics([topic], request_timeout=ADMIN_TIMEOUT_S)[topic].result(ADMIN_TIMEOUT_S)
+
+
+def _admin(server: Server) -> AdminClient:
+    return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0, **server.settings})
 
 
 @contextmanager

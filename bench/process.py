@@ -91,6 +91,11 @@ class BrokerProcess:
         except subprocess.TimeoutExpired:
             self.kill()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "a broker that runs"
+        return self._process.pid
+
     def cpu_seconds(self) -> float:
         """User and system time of the broker and the children it has."""
         total = 0.0
@@ -135,6 +140,7 @@ class MeasuredServer:
         self.name = name
         self.process = process
         self.bootstrap = process.bootstrap
+        self.settings: Mapping[str, str] = {}
         self._folder = folder
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """The result of a run of `bench.transactions`: figures, Headwater's ratios to Kafka, and which goals they reach."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import comparison
@@ -39,24 +39,14 @@ def compared(rounds: Sequence[dict[str, Figures]]) -> Comparison:
 
 def show(found: Comparison, console: Console) -> None:
     comparison.show(found, console, {"a commit means": PROMISES})
-    for line in goals(found):
+    for line in comparison.goals(found):
         console.print(line)
 
 
 def save(found: Comparison, volume: dict[str, object]) -> Path:
     figures = {"volume": volume, "promises": PROMISES, "rounds": found.rounds}
-    verdicts = {"goals": list(goals(found)), "summary": comparison.summary(found)}
+    verdicts = {"goals": list(comparison.goals(found)), "summary": comparison.summary(found)}
     return comparison.save("transactions", {**figures, **verdicts})
-
-
-def goals(found: Comparison) -> Iterator[str]:
-    """A sentence for each goal: whether every figure of its kind reaches it by the median of its ratios."""
-    for kind in (kind for kind in found.kinds if kind.target):
-        names = [name for name in found.names() if found.kind_of(name) is kind]
-        for pair in (pair for pair in found.pairs if pair in kind.target):
-            missed = [name[len(kind.prefix) :].strip(" ,") for name in names if not found.is_met(pair, name)]
-            verdict = f"missed by {len(missed)} of {len(names)}: {'; '.join(missed)}" if missed else "reached"
-            yield f"goal: {kind.prefix} {kind.goal(pair)} x {pair[1]}, {pair[0]}: {verdict}"
 
 
 def _kind_number(figure: tuple[str, float]) -> int:

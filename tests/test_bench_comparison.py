@@ -3,9 +3,11 @@
 import io
 
 import pytest
-from bench.comparison import Comparison, Kind, compare, show, summary
+from bench import tls_report
+from bench.comparison import Comparison, Kind, compare, goals, show, summary
 from bench.report import KAFKA, OS, SYNC
-from bench.transaction_report import compared, goals
+from bench.tls_report import IDLE_MEMORY, LOGINS, TLS
+from bench.transaction_report import compared
 from rich.console import Console
 
 KINDS = (
@@ -82,3 +84,12 @@ def test_the_goals_of_transactions_name_the_figures_that_miss_them() -> None:
 def test_figures_of_transactions_are_listed_by_kind() -> None:
     figures = {"CPU, commit, 1 record, Java": 1.0, "commit p50, 1 record, Java": 1.0, "produce, 1 partition, Java": 1.0}
     assert compared([{KAFKA: figures}]).names() == list(reversed(figures))
+
+
+def test_a_bar_is_a_number_for_one_broker_and_judged_by_the_median() -> None:
+    rounds = [{TLS: {LOGINS: rate, IDLE_MEMORY: 33.0}} for rate in (300.0, 500.0, 450.0)]
+    said = list(tls_report.goals(tls_report.compared(rounds)))
+    assert said == [
+        "goal: logins ≥ 400 1/s, headwater SASL_SSL: 450.0, reached",
+        "goal: memory, idle connection ≤ 32 KiB, headwater SASL_SSL: 33.0, missed",
+    ]

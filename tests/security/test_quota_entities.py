@@ -214,6 +214,8 @@ def test_a_key_of_a_newer_version_is_ignored() -> None:
         {},
         {"entity": {}, "quotas": {}},
         {"entity": {"user": 5}, "quotas": {}},
+        {"entity": {"user": {"entity": {}}}, "quotas": {"producer_byte_rate": 2}},
+        {"entity": {"user": ["a"]}, "quotas": {"producer_byte_rate": 2}},
         {"entity": [], "quotas": {}},
         {"entity": {"tenant": "a"}, "quotas": {}},
         {"entity": {"user": "a"}, "quotas": {"producer_byte_rate": "x"}},

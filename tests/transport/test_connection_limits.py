@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.testing import Broker
+from headwater.transport.ports import free_ports
 from tests.support.eventually import blocks_for_a_while, eventually
 
 MIB = 1024 * 1024
@@ -223,6 +224,34 @@ def test_memory_for_requests_is_bounded_whatever_is_announced() -> None:
             for sock in socks:
                 sock.close()
         assert serves(broker)
+
+
+def test_strangers_have_a_share_of_the_memory_and_others_do_not_wait_for_it() -> None:
+    inside, asks = free_ports(2)
+    tables = [
+        {"name": "inside", "listen": f"127.0.0.1:{inside}"},
+        {"name": "asks", "protocol": "SASL_PLAINTEXT", "listen": f"127.0.0.1:{asks}"},
+    ]
+    with (
+        Broker(listener=tables, authorization="off", request_memory_bytes=MIB) as broker,
+        contextlib.ExitStack() as stack,
+    ):
+        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", asks))) for _ in range(20)]
+        for each in strangers:
+            each.sendall(struct.pack(">i", 64 * 1024) + bytes(63 * 1024))
+            each.setblocking(False)
+        eventually(lambda: any(map(has_ended, strangers)), "there are more than an eighth of the memory is for")
+        assert serves(broker)
+        assert not all(map(has_ended, strangers))
+
+
+def has_ended(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

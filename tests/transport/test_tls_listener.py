@@ -1,111 +1,24 @@
 """A listener with TLS, in front of clients that do as they should and of others."""
 
 import asyncio
+import gc
 import socket
 import ssl
 import struct
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+import weakref
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uvloop
 
 from headwater.transport import acceptor
-from headwater.transport.connection import Answer, CloseConnection, Connection
-from headwater.transport.listener import Listener
+from headwater.transport.connection import CloseConnection, Connection
 from headwater.transport.server import Server, ServerLimits
 from headwater.transport.tls import ClientCertificates
-from headwater.transport.tls_reload import ReloadedTls
 from tests.support.certificates import Authority
 from tests.support.eventually import until
 from tests.transport.scripted_protocol import one_kind
-
-LARGE_BYTES = 8 * 1024 * 1024
-RUNNERS = [asyncio.run, uvloop.run]
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-class Traffic:
-    def __init__(self) -> None:
-        self.open = 0
-        self.bad: Counter[str] = Counter()
-
-    def connection_opened(self) -> None:
-        self.open += 1
-
-    def connection_closed(self) -> None:
-        self.open -= 1
-
-    def bytes_in(self, count: int) -> None: ...
-
-    def bytes_out(self, count: int) -> None: ...
-
-    def bad_request(self, event: str) -> None:
-        self.bad[event] += 1
-
-
-class Served:
-    """A server that says after the client, closes behind `bye`, and answers `large` with many pieces."""
-
-    def __init__(self, authority: Authority, limits: ServerLimits) -> None:
-        self.authority = authority
-        self.traffic = Traffic()
-        self.server = Server(self.handle, limits, self.traffic, one_kind)
-        self.certificates: list[bytes | None] = []
-
-    def handle(self, connection: Connection, frame: bytearray) -> Answer:
-        self.certificates.append(connection.peer_certificate)
-        if frame == b"bye":
-            connection.close_after_output("said_good_bye")
-        if frame == b"large":
-            return [memoryview(bytes([number]) * (LARGE_BYTES // 8)) for number in range(8)]
-        return [frame]
-
-    def context(self, *, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.authority.file)
-        if certificate is not None:
-            context.load_cert_chain(*certificate)
-        return context
-
-    async def connect(self, context: ssl.SSLContext | None = None) -> "Talk":
-        host, port = self.server.address
-        context = context or self.context()
-        return Talk(*await asyncio.open_connection(host, port, ssl=context, server_hostname="localhost"))
-
-
-class Talk:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    async def ask(self, text: bytes) -> bytes:
-        self.writer.write(struct.pack(">i", len(text)) + text)
-        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
-        return await self.reader.readexactly(length)
-
-    async def close(self) -> None:
-        self.writer.transport.abort()
-
-
-@asynccontextmanager
-async def served(
-    directory: Path,
-    *,
-    clients: ClientCertificates = ClientCertificates.NONE,
-    limits: ServerLimits | None = None,
-    examine: Callable[[Connection], None] | None = None,
-) -> AsyncIterator[tuple[Served, ReloadedTls]]:
-    authority = Authority.create(directory)
-    tls = await ReloadedTls.open("clients", authority.server_files(clients=clients))
-    serving = Served(authority, limits or ServerLimits())
-    await serving.server.listen("127.0.0.1", 0, listener=Listener(name="clients", tls=tls, examine=examine))
-    async with asyncio.timeout(60):
-        try:
-            yield serving, tls
-        finally:
-            await serving.server.close()
+from tests.transport.tls_server import LARGE_BYTES, RUNNERS, Run, Traffic, served
 
 
 @pytest.mark.parametrize("run", RUNNERS)
@@ -248,7 +161,7 @@ def test_clients_that_never_finish_their_handshake_cost_a_place_until_their_time
             talk = await serving.connect()
             assert await talk.ask(b"x") == b"x"
             await until(lambda: serving.traffic.bad["tls_handshake_failed"] == len(silent))
-            assert serving.server.places == 1
+            await until(lambda: serving.server.places == 1)
             await talk.close()
             for each in silent:
                 each.close()
@@ -257,21 +170,145 @@ def test_clients_that_never_finish_their_handshake_cost_a_place_until_their_time
     run(main())
 
 
-def test_connections_are_counted_before_their_handshake(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", RUNNERS)
+@pytest.mark.parametrize("opening", ["nothing", "half a hello", "a hello"])
+def test_clients_that_only_begin_a_handshake_keep_out_no_other(
+    opening: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor, "MAX_HANDSHAKES", 3)
+    hello = client_hello_bytes()
+    openings = {"nothing": b"", "half a hello": hello[: len(hello) // 2], "a hello": hello}
+
     async def main() -> None:
-        async with served(tmp_path, limits=ServerLimits(max_connections_per_ip=2)) as (serving, _):
+        async with served(tmp_path) as (serving, _):
+            others = [socket.create_connection(serving.server.address) for _ in range(20)]
+            for each in others:
+                each.send(openings[opening])
+            await until(lambda: serving.server.places == (3 if opening == "a hello" else 20))
+            talk = await serving.connect()
+            assert await talk.ask(b"x") == b"x"
+            for each in others:
+                each.close()
+            await until(lambda: serving.server.places == 1)
+            await talk.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("limits", [{"max_connections": 2}, {"max_connections_per_ip": 2}])
+@pytest.mark.parametrize("run", RUNNERS)
+def test_connections_are_counted_before_their_handshake_and_make_room_for_others(
+    run: Run, limits: dict[str, int], tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with served(tmp_path, limits=ServerLimits(**limits)) as (serving, _):
             silent = [socket.create_connection(serving.server.address) for _ in range(2)]
             await until(lambda: serving.server.places == 2)
+            talks = [await serving.connect() for _ in range(2)]
+            assert [each.recv(1) for each in silent] == [b"", b""], "they have made room"
+            assert [await talk.ask(b"x") for talk in talks] == [b"x", b"x"]
             with pytest.raises((ssl.SSLError, ConnectionError, OSError)):
                 await serving.connect()
+            assert await talks[0].ask(b"y") == b"y", "clients do not"
+            for talk in talks:
+                await talk.close()
             for each in silent:
                 each.close()
             await until(lambda: serving.server.places == 0)
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_server_that_is_closed_forgets_those_that_only_began(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            hello = client_hello_bytes()
+            others = [socket.create_connection(serving.server.address, 60) for _ in range(6)]
+            for number, each in enumerate(others):
+                each.send((b"", hello[:50], hello)[number % 3])
+            await until(lambda: serving.server.places == len(others))
+            await serving.server.close()
+            await until(lambda: serving.server.places == 0)
+            for each in others:
+                while await asyncio.to_thread(each.recv, 65_536):
+                    continue
+                each.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_connections_that_make_room_before_they_were_looked_at_give_their_places_back(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path, limits=ServerLimits(max_connections=1)) as (serving, _):
+            burst = [socket.create_connection(serving.server.address, 60) for _ in range(10)]
+            for each in burst[:-1]:
+                assert await asyncio.to_thread(each.recv, 1) == b""
+            await until(lambda: serving.server.places == 1)
             talk = await serving.connect()
             assert await talk.ask(b"x") == b"x"
+            for each in burst:
+                each.close()
+            await talk.close()
+            await until(lambda: serving.server.places == 0)
+
+    run(main())
+
+
+def test_a_connection_that_is_gone_leaves_nothing_for_the_collector_of_cycles(tmp_path: Path) -> None:
+    """It comes seldom, and the session of TLS has a quarter of a MiB."""
+
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            talk = await serving.connect()
+            assert await talk.ask(b"x") == b"x"
+            [connection] = serving.server.connections()
+            gone = weakref.ref(connection)
+            gc.disable()
+            try:
+                connection.close("no_handshake")
+                del connection
+                await until(lambda: gone() is None)
+            finally:
+                gc.enable()
             await talk.close()
 
-    asyncio.run(main())
+    uvloop.run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_hello_that_comes_in_pieces_is_whole_in_the_end(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+            session = serving.context().wrap_bio(received, sent, server_hostname="localhost")
+            with pytest.raises(ssl.SSLWantReadError):
+                session.do_handshake()
+            reader, writer = await asyncio.open_connection(*serving.server.address)
+            writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for byte in sent.read():
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+            while True:
+                received.write(await reader.read(65_536))
+                try:
+                    session.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    continue
+            writer.transport.abort()
+            await until(lambda: serving.server.places == 0)
+
+    run(main())
+
+
+def client_hello_bytes() -> bytes:
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = ssl.create_default_context().wrap_bio(received, sent, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        session.do_handshake()
+    return sent.read()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.wire.frame import FIRST_FRAME_LIMIT_BYTES, GROWTH_BYTES, FrameReader, FrameTooLarge
+from headwater.wire.frame import FIRST_FRAME_LIMIT_BYTES, FIRST_GROWTH_BYTES, GROWTH_BYTES, FrameReader, FrameTooLarge
 
 
 def feed(reader: FrameReader, data: bytes, step: int) -> list[bytes]:
@@ -43,6 +43,13 @@ def test_an_announced_length_costs_little_until_its_bytes_arrive() -> None:
     reader = FrameReader(bytearray(1024), limit_bytes=2**30)
     feed(reader, struct.pack(">i", 2**30) + b"x", 5)
     assert reader.pending_bytes <= GROWTH_BYTES
+
+
+def test_what_a_stranger_announces_costs_no_more_than_what_it_sends() -> None:
+    reader = FrameReader(bytearray(1024))
+    feed(reader, struct.pack(">i", FIRST_FRAME_LIMIT_BYTES) + b"x", 10)
+    assert reader.pending_bytes <= FIRST_GROWTH_BYTES
+    assert feed(reader, bytes(FIRST_FRAME_LIMIT_BYTES - 1), 700) == [b"x" + bytes(FIRST_FRAME_LIMIT_BYTES - 1)]
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), FIRST_FRAME_LIMIT_BYTES + 1, 2**31 - 1])

@@ -173,7 +173,7 @@ class StoreServer:
         if request.call == Call.PROVE and session.handshake is not None:
             proof = session.handshake.verify(body)
             if proof is not None:
-                connection.is_trusted = True
+                connection.trust()
                 return messages.reply(request.number, proof)
             raise CloseConnection("a peer does not know the secret of the cluster, or a proxy passes on its proof")
         raise CloseConnection("a stranger, who does not begin as a peer does")

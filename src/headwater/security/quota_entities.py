@@ -336,9 +336,11 @@ def _kind(text: str, unknown: ErrorCode) -> EntityKind:
         raise RequestError(code, f"There are no quotas for entities of the type {text[:100]!r}.") from None
 
 
-def _checked_name(kind: EntityKind, name: str | None) -> str | None:
+def _checked_name(kind: EntityKind, name: object) -> str | None:
     if name is None:
         return None
+    if not isinstance(name, str):  # in a record of the metadata store
+        raise _invalid(f"The name of a {kind} must be a text.")
     if not name:
         raise _invalid(f"The name of a {kind} must not be empty.")
     if len(name) > MAX_NAME_CHARS:

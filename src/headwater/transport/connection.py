@@ -36,7 +36,15 @@ LINGER_S = 0.1
 DELIVERY_TIMEOUT_S = 5.0
 """For the last response of a connection that is closed behind it."""
 _LENGTH = struct.Struct(">i")
-BAD_REQUESTS = frozenset(("bad_request", "frame_too_large", "tls_on_plaintext_listener", "client_certificate_refused"))
+BAD_REQUESTS = frozenset(
+    {
+        "bad_request",
+        "client_certificate_refused",
+        "connection_given_up",
+        "frame_too_large",
+        "tls_on_plaintext_listener",
+    }
+)
 """Log events of connections that were closed for the client's fault: they are counted, too."""
 _FOR_READING_ONLY = frozenset({"memory", "backlog"})
 """Pauses that keep further bytes out. Requests that are here already go on: finishing them is what frees the memory."""
@@ -99,11 +107,12 @@ class Connection(asyncio.BufferedProtocol):
         """The server's certificate that this connection began with, in DER form; None without TLS."""
         self.was_made = False
         """Whether its transport was: the TLS handshake, if there is one, is behind it."""
+        self._is_given_up = False
         self.client_software = ""
         self.last_active = 0.0
         self.frame_started: float | None = None
         self.opened_at = 0.0
-        self.is_trusted = not listener.asks_who
+        self._is_trusted = not listener.asks_who
         """Until the client has proven itself, its requests must be small and its time is limited."""
         self.principal = ANONYMOUS
         """Who the client is, as far as it was asked."""
@@ -121,6 +130,9 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._is_given_up:
+            cast(asyncio.Transport, transport).abort()
+            return
         self.was_made = True
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
@@ -138,6 +150,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.close("client_certificate_refused", str(error), error)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_given_up:
+            return
         self._transport = None
         self._waiting_frames.clear()
         self._waiting_bytes = 0
@@ -150,10 +164,20 @@ class Connection(asyncio.BufferedProtocol):
             self._server.release_bytes(entry.frame_bytes)
         self._unanswered.clear()
         self._server.release_bytes(self._pending_bytes)
+        if not self._is_trusted:
+            self._server.hold_bytes_of_stranger(-self._pending_bytes)
         self._pending_bytes = 0
         when_closed, self.when_closed = self.when_closed, {}
         for action in when_closed.values():
             action()
+        # What refers to the connection, and the session of TLS with it, would wait for the collector of cycles, which
+        # comes seldom: strangers would fill the memory with what they left behind.
+        self._slices = self.login = None
+
+    def give_up(self) -> None:
+        """Its place was given back before it was made: if its transport comes late, it is closed, and not counted."""
+        assert not self.was_made, "a connection that exists is closed, not given up"
+        self._is_given_up = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.buffer()
@@ -228,6 +252,17 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = principal
         self.access = self.limits = None
 
+    def trust(self) -> None:
+        """The client has proven who it is: its next request may be large, and its time is not limited."""
+        if not self._is_trusted:
+            self._is_trusted = True
+            self._server.trusts(self, self._pending_bytes)
+        self._reader.limit_bytes = self._server.max_request_bytes
+
+    def make_room(self) -> None:
+        """Give up this connection, of which nothing is known, for another."""
+        self.close("connection_given_up", "the client had not logged in, and its place was needed")
+
     def close(self, event: str, reason: str = "", mistake: Exception | None = None) -> None:
         """Close at once, with a log event. Unanswered requests are cancelled, nothing more is started or written,
         and a second call does nothing. `mistake` is one of ours, logged with its traceback."""
@@ -246,6 +281,11 @@ class Connection(asyncio.BufferedProtocol):
         """Deliver the response that is given next, then close: `close` would throw it away. Nothing behind it is
         started."""
         self._last_words = event, reason
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the client has proven who it is, where it must: see `trust`."""
+        return self._is_trusted
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -327,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
         except (MalformedRequest, CloseConnection) as error:
             self.close("bad_request", str(error))
             return False
-        if self.is_trusted:
+        if self._is_trusted:
             self._reader.limit_bytes = server.max_request_bytes
         if isinstance(answer, Promise):
             entry = _Unanswered(len(frame), answer.outcome, None, answer.render)
@@ -434,6 +474,8 @@ class Connection(asyncio.BufferedProtocol):
         if change == 0:
             return
         self._pending_bytes = pending
+        if not self._is_trusted and not self._server.hold_bytes_of_stranger(change):
+            self.close("connection_given_up", "clients that have not logged in have sent too much")
         if change < 0:
             self._server.release_bytes(-change)
         elif self._server.hold_bytes(self, change):

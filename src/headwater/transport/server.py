@@ -2,7 +2,8 @@
 
 Limits: connections in all and per address, bytes held by requests that are not answered, time without traffic, time
 that a started request may take to arrive. A connection that passes one is closed or not read from, never served at
-the cost of the others.
+the cost of the others. Clients that have not proven who they are have a share of the memory alone, and make room for
+others where connections are as many as there may be.
 """
 
 import asyncio
@@ -11,16 +12,20 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from headwater.logs.events import RateLimitedLog
 from headwater.transport.acceptor import Acceptor
 from headwater.transport.connection import Answer, Connection, Promise
+from headwater.transport.freed_memory import FreedMemory
 from headwater.transport.listener import PLAINTEXT, Listener
+from headwater.transport.strangers import Strangers
 
 SCRATCH_BYTES = 256 * 1024
 MAX_SWEEP_INTERVAL_S = 5.0
 BACKLOG = 1024
+STRANGERS_SHARE = 8
+"""Clients that have not proven who they are may fill an eighth of the memory for requests."""
 
 Handle: TypeAlias = "Callable[[Connection, bytearray], Answer | Promise]"
 KindOf: TypeAlias = Callable[[bytearray], Hashable | None]
@@ -73,7 +78,11 @@ class Server:
         """Connections that exist, and those that are being set up: what `max_connections` limits."""
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[Listener] = Counter()
+        self._strangers: dict[Listener, Strangers] = {}
+        self._freed_memory = FreedMemory()
         self._held_bytes = 0
+        self._strangers_bytes = 0
+        """Of the held bytes, those of clients that have not proven who they are."""
         self._short_of_memory: set[Connection] = set()
         self._acceptors: list[Acceptor] = []
         self.wait_s_of: Callable[[str], float] | None = None
@@ -142,23 +151,36 @@ class Server:
 
     def admit(self, host: str, listener: Listener) -> bool:
         """Whether one more connection from this address may exist. It has its place from here on."""
-        limits = self._limits
-        reason = None
         if self._is_closed:
             return False
-        if self.places >= limits.max_connections:
-            reason = "max_connections"
-        elif self._per_ip[host] >= limits.max_connections_per_ip:
-            reason = "max_connections_per_ip"
-        elif self._per_listener[listener] >= listener.max_connections:
-            reason = "max_connections of the listener"
-        if reason is not None:
+        if (reason := self._lack(host, listener)) is not None:
             self.events.log("connection_refused", peer=host, reason=reason)
             return False
         self.places += 1
         self._per_ip[host] += 1
         self._per_listener[listener] += 1
         return True
+
+    def _lack(self, host: str, listener: Listener) -> str | None:
+        """What one more connection would be too many for, where no stranger could make room."""
+        limits, own = self._limits, self._strangers.get(listener, _NOBODY)
+        everywhere = (own, *self._strangers.values())
+        if self.places >= limits.max_connections and not any(each.close_one_for(host) for each in everywhere):
+            return "max_connections"
+        if self._per_ip[host] >= limits.max_connections_per_ip and not any(
+            each.close_one_of(host) for each in everywhere
+        ):
+            return "max_connections_per_ip"
+        if self._per_listener[listener] >= listener.max_connections and not own.close_one_for(host):
+            return "max_connections of the listener"
+        return None
+
+    def expects(self, task: "asyncio.Task[None]", host: str, listener: Listener) -> None:
+        """A connection is being set up by this task, which is cancelled if its place is needed."""
+        self._strangers.setdefault(listener, Strangers()).add(task, host, task.cancel)
+
+    def no_longer_expects(self, task: "asyncio.Task[None] | None", listener: Listener) -> None:
+        self._strangers.get(listener, _NOBODY).discard(task)
 
     def release_place(self, host: str, listener: Listener) -> None:
         """A connection that was admitted is gone, or never was made."""
@@ -175,13 +197,24 @@ class Server:
             return False
         self._connections.add(connection)
         self.traffic.connection_opened()
+        if not connection.is_trusted:
+            strangers = self._strangers.setdefault(connection.listener, Strangers())
+            strangers.add(connection, connection.peer_host, connection.make_room)
         return True
+
+    def trusts(self, connection: Connection, held_bytes: int) -> None:
+        """The client has proven who it is, and has this much memory for requests that are not complete."""
+        self._strangers.get(connection.listener, _NOBODY).discard(connection)
+        self._strangers_bytes -= held_bytes
 
     def forget(self, connection: Connection) -> None:
         self.release_place(connection.peer_host, connection.listener)
         if connection not in self._connections:
             return
         self._connections.discard(connection)
+        if connection.listener.tls is not None:
+            self._freed_memory.left_by_connection()
+        self._strangers.get(connection.listener, _NOBODY).discard(connection)
         self._short_of_memory.discard(connection)
         self.traffic.connection_closed()
 
@@ -192,6 +225,13 @@ class Server:
             return False
         self._short_of_memory.add(connection)
         return True
+
+    def hold_bytes_of_stranger(self, size: int) -> bool:
+        """Count memory of a client that has not proven who it is, or give it back; False if such clients have more than
+        their share."""
+        self._strangers_bytes += size
+        assert self._strangers_bytes >= 0, "strangers give back no more memory than they held"
+        return size <= 0 or self._strangers_bytes <= self._limits.request_memory_bytes // STRANGERS_SHARE
 
     def release_bytes(self, size: int) -> None:
         self._held_bytes -= size
@@ -208,6 +248,8 @@ class Server:
         self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
         self.events.flush()
         now = self.loop.time()
+        if self._freed_memory.is_worth_it(now):
+            self.loop.run_in_executor(None, self._freed_memory.give_back)
         for connection in list(self._connections):
             started = connection.frame_started
             is_late = started is not None and now - started > self._limits.half_request_timeout_s
@@ -217,6 +259,9 @@ class Server:
                 connection.close("no_handshake")
             elif connection.is_idle and now - connection.last_active > self._limits.idle_timeout_s:
                 connection.close("idle_connection")
+
+
+_NOBODY: Final = Strangers()
 
 
 async def reserve(host: str, port: int) -> socket.socket:

@@ -10,6 +10,8 @@ Even within the limit, memory grows only as bytes arrive, so that an announced l
 import struct
 
 FIRST_FRAME_LIMIT_BYTES = 64 * 1024
+FIRST_GROWTH_BYTES = 2 * 1024
+"""While the small limit holds: what strangers announce costs them as much as us."""
 GROWTH_BYTES = 2 * 1024 * 1024
 _LENGTH = struct.Struct(">i")
 
@@ -45,6 +47,10 @@ class FrameReader:
     def pending_bytes(self) -> int:
         """Memory held for a frame that is not complete."""
         return len(self._frame) if self._frame is not None else 0
+
+    def drop(self) -> None:
+        """Give up a frame that is not complete: nothing more arrives."""
+        self._frame, self._start_of_length = None, b""
 
     def buffer(self) -> memoryview:
         """The buffer for the next bytes."""
@@ -86,7 +92,8 @@ class FrameReader:
     def _begin(self, length: int, arrived: memoryview) -> None:
         self._frame_bytes = length
         self._filled = len(arrived)
-        self._frame = bytearray(min(length, max(GROWTH_BYTES, 2 * len(arrived))))
+        growth_bytes = GROWTH_BYTES if self.limit_bytes > FIRST_FRAME_LIMIT_BYTES else FIRST_GROWTH_BYTES
+        self._frame = bytearray(min(length, max(growth_bytes, 2 * len(arrived))))
         self._frame[: len(arrived)] = arrived
 
     def _grow(self, frame: bytearray) -> None:

@@ -25,7 +25,7 @@ from headwater.testing.fakes.clock import ManualClock
 from headwater.transport.connection import CloseConnection
 from headwater.wire.requests import read_response, write_request
 from headwater.wire.typed.api_versions import ApiVersionsRequest
-from headwater.wire.typed.metadata import MetadataRequest
+from headwater.wire.typed.metadata import MetadataRequest, MetadataRequestTopic
 from headwater.wire.typed.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from headwater.wire.typed.sasl_handshake import SaslHandshakeRequest
 
@@ -159,6 +159,16 @@ def test_a_large_request_before_a_login_is_refused_by_its_length(broker: Broker)
         assert client.is_cut_off()
 
 
+def test_the_first_request_behind_a_login_may_be_large(broker: Broker) -> None:
+    """As that of a producer is, which has filled a batch while it logged in."""
+    with stranger(broker) as client:
+        client.handshake()
+        assert client.authenticate(RIGHT).error_code == ErrorCode.NONE
+        topics = [MetadataRequestTopic(name=f"{number}-" + "x" * 200) for number in range(1_000)]
+        answer = client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+        assert len(answer.topics) == 1_000
+
+
 def test_a_listener_without_logins_says_so_and_stays() -> None:
     with Broker() as plain, stranger(plain) as client:
         assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
@@ -191,9 +201,12 @@ def test_a_flood_of_passwords_is_cut_off_beyond_a_number(tmp_path: Path, monkeyp
                 failed=lambda: failures.append(None),
             )
             check = CheckPassword("alice", "secret", CREDENTIAL)
-            checks = await asyncio.gather(*(logins.is_right(check) for _ in range(5)), return_exceptions=True)
-            assert checks[:3] == [True] * 3 and all(isinstance(each, CloseConnection) for each in checks[3:])
-            assert await logins.is_right(check), "there is room again"
+            hosts = ["10.0.0.1"] * 5 + ["10.0.0.2", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]
+            checks = await asyncio.gather(*(logins.is_right(check, host) for host in hosts), return_exceptions=True)
+            was_checked = [each is True for each in checks]
+            assert was_checked == [True] * 3 + [False] * 2 + [True, False, True, True, False], "others are not kept out"
+            assert all(isinstance(each, CloseConnection) for each in checks if each is not True)
+            assert await logins.is_right(check, "10.0.0.1"), "there is room again"
             delays = await asyncio.gather(*(logins.delay_failure() for _ in range(4)), return_exceptions=True)
             assert delays[:2] == [None] * 2 and all(isinstance(each, CloseConnection) for each in delays[2:])
             assert len(failures) == 4
@@ -238,7 +251,15 @@ def test_a_user_of_any_name_is_found_again(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[]", b'{"scram": {"SCRAM-SHA-256": {}}, "generation": 1, "created_ms": 1}']
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"scram": {"SCRAM-SHA-256": {}}, "generation": 1, "created_ms": 1}',
+        b'{"scram": {}, "generation": Infinity, "created_ms": 1}',
+        b'{"scram": ' + b'{"a":' * 50_000,
+    ],
 )
 def test_a_record_that_cannot_be_read_is_left_out(data: bytes, tmp_path: Path) -> None:
     async def main() -> None:

@@ -15,6 +15,7 @@ import kafka
 import kafka.errors
 import pytest
 from aiokafka.helpers import create_ssl_context
+from bench import maven
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
@@ -27,7 +28,8 @@ from confluent_kafka.admin import (
 from headwater.testing import Broker
 from headwater.transport.ports import free_ports
 from tests.support.certificates import Authority
-from tests.support.eventually import eventually
+from tests.support.effort import only_long
+from tests.support.eventually import eventually, gathered
 
 PASSWORD = "correct horse, battery=staple é"
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
@@ -261,3 +263,67 @@ def test_a_client_logs_in_again_before_its_session_ends_and_loses_nothing(secure
     assert producer.flush(60) == 0
     assert delivered == list(range(RECORDS_OVER_SESSIONS)), "in order, each once"
     assert failures == []
+
+
+def test_consumers_and_producers_log_in_again_under_load_and_lose_nothing(secured: Secured) -> None:
+    """With librdkafka and kafka-python: nothing is lost or doubled, and no error reaches the program."""
+    topic, config = "read-over-several-sessions", secured.librdkafka("SASL_PLAINTEXT", "SCRAM-SHA-512", "alice")
+    config["bootstrap.servers"] = secured.short
+    python = secured.python("SASL_PLAINTEXT", "SCRAM-SHA-512", "alice") | {"bootstrap_servers": secured.short}
+    failures: list[object] = []
+    by_python = kafka.KafkaProducer(**python, acks="all")
+    by_librdkafka = Producer({**config, "error_cb": failures.append})
+    consumer = Consumer(
+        {**config, "error_cb": failures.append, "group.id": "over-sessions", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    futures, seen = [], list[str]()
+    for number in range(RECORDS_OVER_SESSIONS):
+        by_librdkafka.produce(topic, value=f"c{number}")
+        futures.append(by_python.send(topic, f"p{number}".encode()))
+        by_librdkafka.poll(0)
+        seen += values_of(consumer, 0.01)
+    by_python.flush(60)
+    assert by_librdkafka.flush(60) == 0
+    assert all(future.succeeded() for future in futures)
+    while len(seen) < 2 * RECORDS_OVER_SESSIONS:
+        seen += values_of(consumer, 60)
+    consumer.close()
+    by_python.close()
+    for kind in "cp":
+        assert [each for each in seen if each[0] == kind] == [
+            f"{kind}{number}" for number in range(RECORDS_OVER_SESSIONS)
+        ]
+    assert failures == []
+
+
+def values_of(consumer: Consumer, patience_s: float) -> list[str]:
+    messages = consumer.consume(1_000, patience_s)
+    assert [message.error() for message in messages if message.error() is not None] == []
+    return [message.value().decode() for message in messages]
+
+
+@only_long
+def test_kafkas_own_client_logs_in_again_under_load_and_loses_nothing(secured: Secured, tmp_path: Path) -> None:
+    """Java's client, and a JVM of its own."""
+    try:
+        jars = maven.class_path("tools", maven.KAFKA_TOOLS)
+    except maven.JarsUnavailable as reason:
+        pytest.skip(f"Kafka's tools are not here: {reason}")
+    records, properties = 1_500, tmp_path / "client.properties"
+    give(secured, "java", "secret")
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    properties.write_text(
+        f"bootstrap.servers={secured.short}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nacks=all\n"
+        f'sasl.jaas.config={module} required username="java" password="secret";\n'
+    )
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, "org.apache.kafka.tools.ProducerPerformance"]
+    command += ["--topic", "of-java", "--num-records", str(records), "--record-size", "100", "--throughput", "200"]
+    command += ["--command-config", str(properties)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{records} records sent" in done.stdout, done.stdout
+    consumer = Consumer({"bootstrap.servers": secured.inside, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["of-java"])
+    assert len(gathered(lambda: values_of(consumer, 1), records)) == records
+    consumer.close()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from headwater.security.scram import ScramCredential, ScramMechanism
+from headwater.security.strict_json import parse_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +25,20 @@ class UserRecord:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Raises ValueError."""
-        plain = json.loads(data)
-        known = {mechanism.sasl.value: mechanism for mechanism in ScramMechanism}
-        return cls(
-            credentials={
-                known[name]: ScramCredential.from_json(known[name], credential)
-                for name, credential in plain["scram"].items()
-                if name in known
-            },
-            generation=int(plain["generation"]),
-            created_ms=int(plain["created_ms"]),
-        )
+        try:
+            plain = parse_object(data)
+            known = {mechanism.sasl.value: mechanism for mechanism in ScramMechanism}
+            return cls(
+                credentials={
+                    known[name]: ScramCredential.from_json(known[name], credential)
+                    for name, credential in plain["scram"].items()
+                    if name in known
+                },
+                generation=int(plain["generation"]),
+                created_ms=int(plain["created_ms"]),
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"Not the record of a user: {error!r:.200}") from error
 
     def to_json(self) -> bytes:
         plain = {
