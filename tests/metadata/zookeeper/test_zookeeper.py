@@ -47,6 +47,7 @@ pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
 PATIENCE_S = 60.0
 TTL_S = 1.5
+TRIES = 5
 
 SESSION_OWNER = """
 import asyncio, sys
@@ -328,20 +329,30 @@ def test_an_owner_that_was_paused_for_too_long_learns_that_its_session_is_lost(u
 
 
 def test_a_session_is_not_lost_while_the_server_only_does_not_answer(own_zookeeper: ZookeeperProcess) -> None:
+    async def is_renewed(store: MetaStore) -> bool:
+        # A connection attempt that fails costs two thirds of it, and the server takes a while to start.
+        session = await store.session(12)
+        await store.txn([], [Put("nodes/me", b"", session)])
+        own_zookeeper.kill(0)
+        await a_while(longer_than_s=max(0.0, session.valid_until() - time.monotonic()))
+        assert not session.lost.is_set(), "nobody has said so"
+        await asyncio.to_thread(own_zookeeper.restart, 0)
+        # A server that starts gives every session that it knows its full time again. On a machine that is busy for all
+        # of it the session ends: by the word of the server then.
+        await until(lambda: session.valid_until() > time.monotonic() or session.lost.is_set(), "one or the other")
+        if session.lost.is_set():
+            return False
+        assert await store.get("nodes/me") is not None
+        await session.close()
+        assert await store.get("nodes/me") is None
+        return True
+
     async def scenario() -> None:
         async with opened(own_zookeeper.url()) as store:
-            # A connection attempt that fails costs two thirds of it, and the server takes a while to start.
-            session = await store.session(12)
-            await store.txn([], [Put("nodes/me", b"", session)])
-            own_zookeeper.kill(0)
-            await a_while(longer_than_s=max(0.0, session.valid_until() - time.monotonic()))
-            assert not session.lost.is_set(), "nobody has said so"
-            await asyncio.to_thread(own_zookeeper.restart, 0)
-            # A server that starts gives every session that it knows its full time again.
-            await until(lambda: session.valid_until() > time.monotonic(), "the session is renewed")
-            assert await store.get("nodes/me") is not None
-            await session.close()
-            assert await store.get("nodes/me") is None
+            for _ in range(TRIES):
+                if await is_renewed(store):
+                    return
+        raise AssertionError("the session is never renewed")
 
     asyncio.run(scenario())
 
