@@ -60,8 +60,16 @@ class RunningPipeline:
 
     def starting_queries(self) -> list[str]:
         """Those of its queries that get their sources ready just now, as Spark says, and what it says of each."""
-        told = [(query.name, query.status["message"]) for query in self._runner._spark.streams.active]
-        return [f"{name}: {message}" for name, message in told if message.startswith("Initializing")]
+        before = self._messages()
+        # One may have got ready, and the next begun, while they were asked one after the other.
+        after = self._messages()
+        both = [
+            name for name in before if all(each.get(name, "").startswith("Initializing") for each in (before, after))
+        ]
+        return [f"{name}: {after[name]}" for name in both]
+
+    def _messages(self) -> dict[str, str]:
+        return {query.name: query.status["message"] for query in self._runner._spark.streams.active}
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
         def look() -> bool:

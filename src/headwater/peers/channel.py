@@ -18,7 +18,7 @@ from headwater.logs.events import log_event
 from headwater.model.replica import Buffer, StoreError, StoreUnreachable
 from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import PeerAddress
-from headwater.peers.peer_connection import NotProven, PeerConnection, fail
+from headwater.peers.peer_connection import EndedUnproven, NotProven, PeerConnection, fail
 from headwater.transport.tls_errors import handshake_problem
 from headwater.wire.cursor import MalformedRequest
 
@@ -70,6 +70,8 @@ class Channel:
         self._is_closed = False
         self._complaint = ""
         """What was logged last about the other side, while no connection was made."""
+        self._suspicion = ""
+        """What will be logged if it happens again: a node that stops looks like that once."""
 
     @property
     def in_flight_bytes(self) -> int:
@@ -131,7 +133,7 @@ class Channel:
         else:
             self._connecting = None
             self._connection = connection
-            self._complaint = ""
+            self._complaint = self._suspicion = ""
             self._send_waiting()
 
     async def _open(self) -> PeerConnection:
@@ -163,7 +165,9 @@ class Channel:
         if not isinstance(error, ssl.SSLError | NotProven | MalformedRequest):
             return
         reason = handshake_problem(error)
-        if reason != self._complaint:
+        if isinstance(error, EndedUnproven) and reason != self._suspicion:
+            self._suspicion = reason
+        elif reason != self._complaint:
             self._complaint = reason
             host, port = self._address
             log_event("peer_handshake_failed", logging.WARNING, peer=f"{host}:{port}", reason=reason)

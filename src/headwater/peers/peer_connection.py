@@ -34,6 +34,10 @@ class NotProven(StoreUnreachable):
     """The other side has not proven that it belongs to the cluster."""
 
 
+class EndedUnproven(NotProven):
+    """The connection ended before both sides had proven themselves. The other side does not trust this one, or stops."""
+
+
 class _Waiting(NamedTuple):
     number: int
     reply: "asyncio.Future[bytearray]"
@@ -229,7 +233,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         try:
             return await reply
         except StoreUnreachable as error:
-            raise NotProven(f"{error}: {unwilling}") from error
+            raise EndedUnproven(f"{error}: {unwilling}") from error
 
 
 def fail(reply: "asyncio.Future[bytearray]", error: StoreUnreachable) -> None:
