@@ -35,7 +35,7 @@ class NotProven(StoreUnreachable):
 
 
 class EndedUnproven(NotProven):
-    """The connection ended before both sides had proven themselves. The other side does not trust this one, or stops."""
+    """The connection ended before both sides were proven. The other side does not trust this one, or it stops."""
 
 
 class _Waiting(NamedTuple):
