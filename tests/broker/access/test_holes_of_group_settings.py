@@ -8,8 +8,8 @@ import pytest
 
 from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import Operation, ResourceType
-from headwater.wire.message import Message
-from tests.support.guarded import Guarded
+from headwater.wire.typed.incremental_alter_configs import AlterConfigsResourceResponse
+from tests.support.guarded import Guarded, assert_says
 from tests.support.messages import nested
 from tests.support.wire import WireClient
 
@@ -31,13 +31,16 @@ def group(guarded: Guarded) -> str:
     return name
 
 
-def altered(client: WireClient, api_key: int, group: str, operation: int = SET, **more: Any) -> Message:
+def altered(
+    client: WireClient, api_key: int, group: str, operation: int = SET, **more: Any
+) -> AlterConfigsResourceResponse:
     """`more`: the settings, and whether they are only validated."""
     validates_only = more.pop("validate_only", False)
     extra = {"config_operation": operation} if api_key == INCREMENTALLY else {}
     configs = [nested(name=name, value=value, **extra) for name, value in more.pop("configs").items()]
     resource = nested(resource_type=GROUP, resource_name=group, configs=configs)
     version = 1 if api_key == INCREMENTALLY else 2
+    result: AlterConfigsResourceResponse
     (result,) = client.ask(api_key, version, resources=[resource], validate_only=validates_only).responses
     return result
 
@@ -62,7 +65,7 @@ def test_a_topic_is_pushed_only_for_those_who_may_read_it(
         guarded.allow(Operation.READ, ResourceType.GROUP, group)
         refused = altered(client, api_key, group, configs=push, validate_only=validate_only)
         assert refused.error_code == OF_TOPIC
-        assert "User:alice may not read" in refused.error_message and SECRETS in refused.error_message
+        assert_says(refused.error_message, f"User:alice may not read topic {SECRETS!r}.")
         assert not value_of(guarded, group, URL)
         guarded.allow(Operation.READ, ResourceType.TOPIC, SECRETS)
         assert altered(client, api_key, group, configs=push, validate_only=validate_only).error_code == 0

@@ -1,5 +1,5 @@
-"""A produce may wait before its batches are appended: for schemas, or for its transaction. What the client may not write
-any more when the wait ends is not appended."""
+"""A produce may wait before its batches are appended: for schemas, or for its transaction. What the client may not
+write any more when the wait ends is not appended."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,6 @@ from tests.support.wire import AsyncWireClient
 WRITE = Operation.WRITE
 TOPIC, TRANSACTIONAL_ID = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 PRODUCE = 0
-VALIDATED = {"confluent_value_schema_validation": "true"}
 TOMBSTONE = build_batch([Record(b"k", None)])
 
 
@@ -40,7 +39,7 @@ async def allowed(guarded: GuardedHere) -> Client:
 def test_a_produce_that_waited_for_schemas_is_judged_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with guarded_here(tmp_path, "alice") as guarded:
-            await guarded.admin.create("t", **VALIDATED)
+            await guarded.admin.create("t", confluent_value_schema_validation="true")
             alice, gate = await allowed(guarded), guarded.broker.schema_gate
             async with gate.queue():
                 alice.send_batch("t", TOMBSTONE)

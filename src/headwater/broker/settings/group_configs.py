@@ -271,7 +271,8 @@ class GroupConfigs:
         )
 
     def own_dead_letter_topic(self, group_id: str) -> str:
-        """Where the dead letters of a group go that names no topic; empty for nowhere. A group may be called what a topic may not: its other characters become underscores."""
+        """Where the dead letters of a group go that names no topic; empty for nowhere. A group may be called what a
+        topic may not: its other characters become underscores."""
         if not self._config.dead_letter_auto_create:
             return ""
         return _NO_TOPIC_CHARS.sub("_", self._config.dead_letter_prefix + group_id)[:MAX_NAME_CHARS]
