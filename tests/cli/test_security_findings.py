@@ -1,4 +1,4 @@
-"""What `headwater security check` finds between nodes."""
+"""What `headwater security check` finds between nodes, and on the machine of one."""
 
 from pathlib import Path
 
@@ -38,3 +38,19 @@ def test_what_is_weak_between_nodes_is_found(tmp_path: Path) -> None:
     assert 'nodes without TLS are let in (mode = "prefer")' in found
     assert f"{secret}: others on this machine may read it" in found
     assert "hush" not in found
+
+
+def test_http_that_asks_for_no_token_is_found_where_others_are_held_to_bindings(tmp_path: Path) -> None:
+    token = tmp_path / "http-token"
+    token.touch(0o600)
+    token.write_text("a" * 32)
+
+    def found(**config: object) -> bool:
+        loaded = BrokerConfig.load(None, data_dir=tmp_path, **config)
+        return any("every program of this machine" in each.finding for each in findings(loaded))
+
+    guarded = {"authorization": "on", "super_users": ["User:admin"]}
+    assert found(**guarded) and found(**{**guarded, "authorization": "observe"})
+    assert not found(**guarded, http_token_file=token)
+    assert not found(**guarded, http="off")
+    assert not found()

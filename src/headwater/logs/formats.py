@@ -1,4 +1,8 @@
-"""The log on stderr: one line for each event, `event key=value …`, or one JSON object with the fields as they are."""
+"""The log on stderr: one line for each event, `event key=value …`, or one JSON object with the fields as they are.
+
+Clients choose some of the texts. A character that is not seen is written as an escape, so that none begins a line or
+commands a terminal that shows the log.
+"""
 
 import json
 import logging
@@ -23,10 +27,9 @@ class LineFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z info event key=value`. A message is one line; only a traceback adds more."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage().replace("\n", "\\n").replace("\r", "\\r")
-        line = f"{_timestamp(record)} {record.levelname.lower()} {message}"
+        line = f"{_timestamp(record)} {record.levelname.lower()} {_visible(record.getMessage())}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + "\n".join(map(_visible, self.formatException(record.exc_info).split("\n")))
         return line
 
 
@@ -43,7 +46,12 @@ class JsonFormatter(logging.Formatter):
             line["message"] = record.getMessage()
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, allow_nan=False)
+        return _visible(json.dumps(line, ensure_ascii=False, allow_nan=False))
+
+
+def _visible(text: str) -> str:
+    """The escapes are those of JSON, so JSON means the same as before."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def _plain(value: Any) -> Any:

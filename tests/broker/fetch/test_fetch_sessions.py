@@ -93,3 +93,48 @@ def test_another_user_neither_sees_nor_ends_a_session() -> None:
     new, _ = sessions.open(request(session.id, 0, {0: 5}), BOB)
     assert new is not session and len(sessions) == 2
     assert sessions.open(request(session.id, 1), Principal.user("alice")) == (session, True), "on another connection"
+
+
+def test_sessions_with_many_partitions_put_out_others_sooner() -> None:
+    sessions = FetchSessions(max_partitions=10, max_of_session=6)
+    first, _ = sessions.open(request(0, 0, dict.fromkeys(range(6), 0)), ALICE)
+    second, _ = sessions.open(request(0, 0, dict.fromkeys(range(4), 0)), BOB)
+    assert first is not None and second is not None and len(sessions) == 2
+    grown, _ = sessions.open(request(second.id, 1, {4: 0}), BOB)
+    assert grown is second and len(sessions) == 1
+    with pytest.raises(RequestError) as error:
+        sessions.open(request(first.id, 1), ALICE)
+    assert error.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_fetch_of_more_partitions_than_a_session_has_gets_none_and_puts_out_no_other() -> None:
+    sessions = FetchSessions(max_partitions=10, max_of_session=6)
+    kept, _ = sessions.open(request(0, 0, {0: 0}), BOB)
+    assert sessions.open(request(0, 0, dict.fromkeys(range(7), 0)), ALICE) == (None, False)
+    assert kept is not None and sessions.open(request(kept.id, 1), BOB) == (kept, True)
+
+
+def test_a_session_that_grows_beyond_its_limit_is_gone_with_its_partitions() -> None:
+    sessions = FetchSessions(max_partitions=10, max_of_session=6)
+    session, _ = sessions.open(request(0, 0, dict.fromkeys(range(6), 0)), ALICE)
+    assert session is not None
+    with pytest.raises(RequestError) as error:
+        sessions.open(request(session.id, 1, {6: 0}), ALICE)
+    assert error.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0 and sessions.partitions == 0
+
+
+def test_partitions_are_counted_through_whatever_happens_to_their_sessions() -> None:
+    sessions = FetchSessions(limit=2)
+    first, _ = sessions.open(request(0, 0, {0: 0, 1: 0}), ALICE)
+    assert first is not None
+    sessions.open(request(first.id, 1, {2: 0}, forgotten=[0, 1]), ALICE)
+    assert sessions.partitions == 1
+    sessions.open(request(first.id, 0, {0: 0, 1: 0, 2: 0}), ALICE)
+    for _ in range(3):
+        sessions.open(request(0, 0, {0: 0, 1: 0}), BOB)
+    assert (len(sessions), sessions.partitions) == (2, 4)
+    last, _ = sessions.open(request(0, 0, {0: 0}), ALICE)
+    assert last is not None and sessions.partitions == 3
+    sessions.give_up(last)
+    assert sessions.partitions == 2

@@ -1,9 +1,10 @@
 """Fetch sessions (KIP-227): a consumer names its partitions once, and later only what changed.
 
 A session remembers what was asked of each partition and what was last said of it, so that an idle partition costs no
-byte in the response. Sessions are a courtesy: there is a limit to them, the least recently used one goes first, and a
-client whose session is gone starts a new one. A session is its user's: others cannot learn by its number what is in it,
-nor end it.
+byte in the response. Sessions are a courtesy: there are limits to them and to their partitions, the least recently used
+one goes first, and a client whose session is gone starts a new one. What is in a session need not exist, and the client
+need not be allowed to read it, so the limits are what bounds its memory. A session is its user's: others cannot learn
+by its number what is in it, nor end it.
 """
 
 import random
@@ -18,6 +19,10 @@ from headwater.security.principal import Principal
 from headwater.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 
 MAX_SESSIONS = 1_000
+MAX_PARTITIONS = 500_000
+"""Of all sessions."""
+MAX_OF_SESSION = 100_000
+"""Partitions. A client that fetches more names all of them each time."""
 NO_SESSION = 0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -82,9 +87,16 @@ class FetchSession:
 
 
 class FetchSessions:
-    def __init__(self, limit: int = MAX_SESSIONS) -> None:
+    def __init__(
+        self, limit: int = MAX_SESSIONS, *, max_partitions: int = MAX_PARTITIONS, max_of_session: int = MAX_OF_SESSION
+    ) -> None:
+        assert max_of_session <= max_partitions, "a session fits in"
         self._limit = limit
+        self._max_partitions = max_partitions
+        self._max_of_session = max_of_session
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.partitions = 0
+        """Of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -96,7 +108,7 @@ class FetchSessions:
             session = None
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session is not None:
-                del self._sessions[session.id]
+                self.give_up(session)
             if request.session_epoch == FINAL_EPOCH:
                 return None, False
             return self._new(request, user), False
@@ -105,26 +117,45 @@ class FetchSessions:
         if session.epoch != request.session_epoch:
             raise RequestError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         session.next_epoch()
-        session.update(request)
         self._sessions.move_to_end(session.id)
+        if request.topics or request.forgotten:
+            self._update(session, request)
         return session, True
 
     def give_up(self, session: FetchSession) -> None:
-        """Its client was not told of it."""
-        self._sessions.pop(session.id, None)
+        """Its client was not told of it, or does not use it any more."""
+        if self._sessions.pop(session.id, None) is not None:
+            self.partitions -= len(session)
+
+    def _update(self, session: FetchSession, request: FetchRequest) -> None:
+        """Raises RequestError: the session is gone then."""
+        before = len(session)
+        session.update(request)
+        self.partitions += len(session) - before
+        if len(session) > self._max_of_session:
+            self.give_up(session)
+            raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        self._make_room()
 
     def _new(self, request: FetchRequest, user: Principal) -> FetchSession | None:
         if not request.topics:
             return None
-        while len(self._sessions) >= self._limit:
-            self._sessions.popitem(last=False)
         session_id = random.randrange(1, _MAX_EPOCH)
         while session_id in self._sessions:
             session_id = random.randrange(1, _MAX_EPOCH)
         session = FetchSession(session_id, user)
         session.update(request)
+        if len(session) > self._max_of_session:
+            return None
         self._sessions[session_id] = session
+        self.partitions += len(session)
+        self._make_room()
         return session
+
+    def _make_room(self) -> None:
+        while len(self._sessions) > self._limit or self.partitions > self._max_partitions:
+            _, oldest = self._sessions.popitem(last=False)
+            self.partitions -= len(oldest)
 
 
 def asked_partitions(request: FetchRequest) -> Iterator[SessionPartition]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.access.config_access import config_refusal
 from headwater.broker.access.declared_access import ALTERED_CONFIGS
+from headwater.broker.access.group_setting_access import check_of_group
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import AlterOperation, ConfigResourceType, refuse_kind, replaced
 from headwater.broker.settings.topic_alterations import alter_each
@@ -40,7 +41,10 @@ async def handle(broker: "Broker", request: AlterConfigsRequest, context: Reques
                 overrides = replaced((config.name, config.value) for config in resource.configs)
                 await broker.catalog.changes.alter_config(topic, lambda _: overrides, validate_only=validate_only)
             case ConfigResourceType.GROUP:
-                await broker.group_configs.alter(name, configs, validate_only=validate_only, replaces_all=True)
+                check = check_of_group(context.access, broker.group_configs, name)
+                await broker.group_configs.alter(
+                    name, configs, validate_only=validate_only, replaces_all=True, check=check
+                )
             case ConfigResourceType.BROKER:
                 await broker.settings.alter(name, configs, validate_only=validate_only, replaces_all=True)
             case _:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.access.config_access import config_refusal
 from headwater.broker.access.declared_access import ALTERED_CONFIGS
+from headwater.broker.access.group_setting_access import check_of_group
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import ConfigResourceType, changed, refuse_kind
 from headwater.broker.settings.topic_alterations import alter_each
@@ -49,7 +50,8 @@ async def handle(
                     topic, lambda overrides: changed(overrides, changes, defaults), validate_only=validate_only
                 )
             case ConfigResourceType.GROUP:
-                await broker.group_configs.alter(name, changes, validate_only=validate_only)
+                check = check_of_group(context.access, broker.group_configs, name)
+                await broker.group_configs.alter(name, changes, validate_only=validate_only, check=check)
             case ConfigResourceType.BROKER:
                 await broker.settings.alter(name, changes, validate_only=validate_only)
             case ConfigResourceType.BROKER_LOGGER:

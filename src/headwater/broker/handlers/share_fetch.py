@@ -62,7 +62,7 @@ async def handle(broker: "Broker", request: ShareFetchRequest, context: RequestC
         group_id, member_id, request.share_session_epoch, context.connection, acknowledges=acknowledges
     )
     if request.share_session_epoch != FINAL_EPOCH:
-        session.update(_asked(request.topics), _forgotten(request.forgotten_topics_data))
+        broker.shares.sessions.update(session, _asked(request.topics), _forgotten(request.forgotten_topics_data))
     is_first = request.share_session_epoch == INITIAL_EPOCH
     if is_first:
         await broker.group_configs.refresh_if_possible(group_id)

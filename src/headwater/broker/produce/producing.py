@@ -4,7 +4,8 @@ Every batch is checked before any is appended; a batch that is refused does not 
 Two gates may hold a request up: that of the schemas, for topics whose records are validated, then that of the
 transactions, for batches of a transaction that is not known to be open in their partition. A request that passes both
 at once needs neither a task nor an await. The response is made when all appended batches are on as many replicas as
-`acks` says or, with acks=-1, when the request's time is over. Work here is per batch, never per record.
+`acks` says or, with acks=-1, when the request's time is over. A client that lost rights while it waited at a gate is
+judged again. Work here is per batch, never per record.
 """
 
 import asyncio
@@ -82,6 +83,8 @@ class Producing:
     ) -> None:
         self._ports = ports
         self._access = access
+        self._judged_version = access.version
+        """Of the bindings by which the client was last judged."""
         self._header = header
         self._request = request
         self._respond = respond
@@ -122,6 +125,21 @@ class Producing:
                     self._checked.append(self._check(topic, data, result, now_ms))
                 except RequestError as error:
                     _fail(result, error)
+
+    def _check_again(self) -> None:
+        """After a wait: what the client may not write any more is not appended."""
+        if self._access.version == self._judged_version:
+            return
+        self._judged_version = self._access.version
+        refused = transaction_refusal(self._access, self._request)
+        for topic, results in zip(self._request.topics, self._results, strict=True):
+            refusal = refused or write_refusal(self._access, self._ports.catalog, topic)
+            if refusal is not None:
+                lost = set(map(id, results.partitions))
+                for checked in self._checked:
+                    if id(checked.result) in lost:
+                        _fail(checked.result, refusal)
+                self._checked = [each for each in self._checked if id(each.result) not in lost]
 
     def _check(self, topic: TopicData, data: PartitionData, result: ProducePartitionResult, now_ms: int) -> _Checked:
         if self._request.acks not in _ACKS:
@@ -178,6 +196,7 @@ class Producing:
                 if fault is not None:
                     self._checked = [each for each in self._checked if each is not checked]
                     _fail(checked.result, unavailable or fault)
+            self._check_again()
             answer = self._append()
         return await answer if isinstance(answer, asyncio.Future) else answer
 
@@ -252,6 +271,7 @@ class Producing:
                 self._refuse(admission.refused())
             finally:
                 admission.close()
+            self._check_again()
             self._append_all()
         answer = self._wait()
         return await answer if isinstance(answer, asyncio.Future) else answer

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
 from headwater.broker.settings.broker_config import BrokerConfig
@@ -57,6 +57,9 @@ _OF_SUBSCRIPTIONS: Final = frozenset((*SUBSCRIPTION_KEYS, *PUSH_KEYS))
 NO_SUBSCRIPTION: Final = SubscriptionSettings()
 NO_CONSUMERS: Final = ConsumerOverrides()
 _NO_TOPIC_CHARS = re.compile(r"[^a-zA-Z0-9._-]")
+
+CheckAlteration: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], None]
+"""Given the overrides before and after. Raises RequestError if they may not be altered so."""
 
 
 class GroupConfigs:
@@ -179,7 +182,7 @@ class GroupConfigs:
     def describe(self, group_id: str) -> list[ConfigEntry]:
         _metadata_key(group_id)
         defaults = {name: self._broker_candidates(setting) for name, setting in BROKER_DEFAULTS.items()}
-        topic = self._dead_letter_topic(group_id)
+        topic = self.own_dead_letter_topic(group_id)
         if topic:
             static, none = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
             defaults[DEAD_LETTER_TOPIC] = [
@@ -194,14 +197,17 @@ class GroupConfigs:
         *,
         validate_only: bool = False,
         replaces_all: bool = False,
+        check: CheckAlteration | None = None,
     ) -> None:
         """Change single overrides, or all of them at once; the new ones hold from now on."""
         key = _metadata_key(group_id)
         changes = list(changes)
         async with self._changes:
             await self.refresh(group_id)
-            before = {} if replaces_all else dict(self.overrides(group_id))
-            overrides = _changed(before, changes)
+            before = self.overrides(group_id)
+            overrides = _changed({} if replaces_all else dict(before), changes)
+            if check is not None:
+                check(before, overrides)
             settings = self._parse(group_id, overrides)
             parse_subscription(overrides)
             check_members(overrides, self._config)
@@ -261,11 +267,12 @@ class GroupConfigs:
             max_record_locks=config.share_max_record_locks,
             heartbeat_interval_ms=config.share_heartbeat_interval_ms,
             session_timeout_ms=config.share_session_timeout_ms,
-            dead_letter_topic=self._dead_letter_topic(group_id),
+            dead_letter_topic=self.own_dead_letter_topic(group_id),
         )
 
-    def _dead_letter_topic(self, group_id: str) -> str:
-        """A group may be called what a topic may not: its other characters become underscores."""
+    def own_dead_letter_topic(self, group_id: str) -> str:
+        """Where the dead letters of a group go that names no topic; empty for nowhere. A group may be called what a
+        topic may not: its other characters become underscores."""
         if not self._config.dead_letter_auto_create:
             return ""
         return _NO_TOPIC_CHARS.sub("_", self._config.dead_letter_prefix + group_id)[:MAX_NAME_CHARS]

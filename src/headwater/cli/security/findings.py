@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.broker.access.bootstrap_users import FILE_NAME
+from headwater.broker.access.gateway_user import GATEWAY_USER
 from headwater.broker.cluster.peer_identity import peer_hosts, tls_files
 from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.exposure import exposures
@@ -37,6 +38,9 @@ def findings(config: "BrokerConfig") -> Iterator[Finding]:
         yield Finding("authorization", "every user may do everything", 'set authorization = "on"')
     if config.authorizes is Authorization.OBSERVE:
         yield Finding("authorization", "what bindings refuse is only logged", 'set authorization = "on" when it fits')
+    if config.authorizes is not Authorization.OFF and config.http is not None and config.http_token_file is None:
+        finding = f"HTTP on {config.http} lets every program of this machine do what User:{GATEWAY_USER} may"
+        yield Finding("http", finding, 'set http_token_file, or http = "off"')
     if config.authorizes is not Authorization.OFF and not config.audits:
         yield Finding("audit", "who does what is not recorded", 'set audit = "auto"')
     for listener in config.client_listeners:
