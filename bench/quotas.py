@@ -3,7 +3,7 @@
 Several producers with one client id, and several consumers with another, take all that they are given. What they get
 beyond the first ten seconds' worth, which may be used at once, should be the limit: at most a twentieth above it, and
 at most a tenth below. This is a real broker in real time; the same at the level of meters, with a clock that a test
-moves, is in tests/security/test_quota_meters.py."""
+moves, is in tests/security/test_quota_meters.py. With `--cost`, what is in quota_cost.py."""
 
 import argparse
 import subprocess
@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 
+from bench import quota_cost
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from headwater.testing import Broker
@@ -99,7 +100,12 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--limit", type=int, default=200_000, help="bytes per second")
     options.add_argument("--seconds", type=float, default=60.0)
+    options.add_argument("--cost", action="store_true", help="what quotas cost clients that are far below them")
+    options.add_argument("--rounds", type=int, default=40, help="of --cost")
     chosen = options.parse_args()
+    if chosen.cost:
+        quota_cost.main(chosen.rounds)
+        return
     with Broker(subprocess=True) as broker:
         fill(broker.bootstrap, "full", int(chosen.limit * (2 * ALLOWANCE_S + chosen.seconds)))
         limit(broker.bootstrap, "--client-id", "greedy-producer", "--produce", str(chosen.limit))

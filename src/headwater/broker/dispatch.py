@@ -118,8 +118,8 @@ class Dispatcher:
             answer = self._handle_frame(entry, frame, context)
         else:
             answer = self._handle(entry, frame, context)
-        if usage is not None:
-            usage.step_ended()
+        if usage is not None and usage.is_timed:
+            usage.step_ended(time.perf_counter())
         self._measure(api, header.api_version, started, answer)
         return answer
 

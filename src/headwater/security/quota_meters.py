@@ -24,15 +24,20 @@ of them may come. A client whose meter was forgotten has its whole allowance aga
 - If every meter of the table has to stay, names that are new share one meter, and so one limit, until there is room.
 - Meters that go by the name of a client, and those of users alone or addresses, have a room each: inventing names of
   clients makes no user forgotten, and none share.
+
+Looking a meter up costs as much as using it. A connection keeps the meter that it used last, weakly, and uses it again
+without a look at the table as long as it collects. It does so for the rest of a sample at most: a meter in use is thus
+looked up every second, and the table knows when each was used, to a second. One that was forgotten is gone.
 """
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
 from headwater.model.deadlines import Deadlines
-from headwater.security.quota_entities import Metered
+from headwater.security.quota_entities import Metered, QuotaLimit
 from headwater.security.quota_window import (
     LONGEST_WAIT_MS,
     SAMPLE_MS,
@@ -53,7 +58,7 @@ LONGEST_RATE_WAIT_MS: Final = SAMPLE_MS
 class Meter:
     """What all kinds have: until when its client waits, and how often it had to."""
 
-    __slots__ = ("recovered_ms", "throttled_ms", "violations")
+    __slots__ = ("__weakref__", "recovered_ms", "throttled_ms", "violations")
 
     def __init__(self) -> None:
         self.recovered_ms = 0
@@ -88,43 +93,93 @@ class Meter:
 M = TypeVar("M", bound=Meter)
 
 
-class ByteMeter(Meter):
+class WindowMeter(Meter):
     """Usage that is far from the limit is not put into the window at once: it is collected for the rest of a sample,
     as long as there is certainly room for it."""
 
-    __slots__ = ("_bucket", "_collected", "_collected_ms", "_rate", "_safe_bytes", "_safe_limit", "_safe_until_ms")
+    __slots__ = ("_collected", "_collected_ms", "_rate", "_safe_limit", "_safe_room", "_safe_until_ms")
 
     def __init__(self) -> None:
         super().__init__()
         self._rate = SampledRate()
-        self._bucket = TokenBucket(WHOLE_WINDOW_S)
-        self._collected = 0
+        self._collected = 0.0
         self._collected_ms = 0
-        self._safe_bytes = 0.0
+        self._safe_room = 0.0
         self._safe_limit = 0.0
         self._safe_until_ms = 0
 
-    def charge(self, size_bytes: int, limit: float, now_ms: int) -> int:
-        """Count bytes that came or went; returns how long the client has to wait after them."""
-        tokens = self._bucket.take(size_bytes, limit, now_ms)
+    def collect(self, value: float, limit: float, now_ms: int) -> bool:
+        """Count usage if there is certainly room for it, and no wait. Else nothing is counted: `charge` has to be
+        called, of the meter that the table has."""
+        left = self._safe_room - value
+        if left < 0 or now_ms >= self._safe_until_ms or limit != self._safe_limit:
+            return False
+        self._safe_room = left
+        self._collected += value
+        self._collected_ms = now_ms
+        if self.recovered_ms:
+            self._note_owed(0, now_ms)
+        return True
+
+    def charge(self, value: float, limit: float, now_ms: int) -> int:
+        """Count usage; returns how long the client has to wait after it."""
+        raise NotImplementedError
+
+    def per_second(self, now_ms: int) -> float:
+        self._settle()
+        return self._rate.per_second(now_ms)
+
+    def count(self, value: float, now_ms: int) -> None:
+        """The same, of what becomes known when it is too late for a wait: the next charge finds it."""
+        self._settle()
+        self._rate.record(value, now_ms)
+
+    def _collects_from_now_on(self, limit: float, now_ms: int) -> None:
+        self._safe_room, self._safe_until_ms = self._rate.safe_room(limit, now_ms)
+        self._safe_limit = limit
+
+    def _settle(self) -> None:
+        """What was collected is in the window, and nothing more may be collected until the next charge says so."""
+        if self._collected:
+            self._rate.record(self._collected, self._collected_ms)
+            self._collected = 0.0
+        self._safe_until_ms = 0
+
+
+class ByteMeter(WindowMeter):
+    __slots__ = ("_bucket",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bucket = TokenBucket(WHOLE_WINDOW_S)
+
+    def collect(self, value: float, limit: float, now_ms: int) -> bool:
+        # On the path of each produce and fetch: what a WindowMeter does, in one step with the bucket.
+        left = self._safe_room - value
         if (
-            now_ms < self._safe_until_ms
-            and limit == self._safe_limit
-            and tokens >= 0
-            and size_bytes <= self._safe_bytes
+            left < 0
+            or now_ms >= self._safe_until_ms
+            or limit != self._safe_limit
+            or not self._bucket.takes(value, limit, now_ms)
         ):
-            self._safe_bytes -= size_bytes
-            self._collected += size_bytes
-            self._collected_ms = now_ms
-            if self.recovered_ms:
-                self._note_owed(0, now_ms)
+            return False
+        self._safe_room = left
+        self._collected += value
+        self._collected_ms = now_ms
+        if self.recovered_ms:
+            self._note_owed(0, now_ms)
+        return True
+
+    def charge(self, size_bytes: float, limit: float, now_ms: int) -> int:
+        """Count bytes that came or went; returns how long the client has to wait after them."""
+        if self.collect(size_bytes, limit, now_ms):
             return 0
         self._settle()
         self._rate.record(size_bytes, now_ms)
+        self._bucket.take(size_bytes, limit, now_ms)
         wait_ms = self._noted(whole_wait_ms(self._wait_ms(limit, now_ms)), now_ms)
         if not wait_ms:
-            self._safe_bytes, self._safe_until_ms = self._rate.safe_room(limit, now_ms)
-            self._safe_limit = limit
+            self._collects_from_now_on(limit, now_ms)
         return wait_ms
 
     def take_back(self, size_bytes: int, limit: float, now_ms: int) -> None:
@@ -142,49 +197,43 @@ class ByteMeter(Meter):
 
     def room_bytes(self, limit: float, now_ms: int) -> int:
         """How much a fetch reads at most, besides a first batch that is larger. Never more than ten seconds' worth."""
-        if now_ms < self._safe_until_ms and limit == self._safe_limit and self._safe_bytes > limit:
-            return max(int(min(self._safe_bytes, self._bucket.tokens(limit, now_ms))), 0)
+        room_bytes = self.safe_room_bytes(limit, now_ms)
+        if room_bytes:
+            return room_bytes
         self._settle()
         room = min(self._rate.room(limit, now_ms), self._bucket.tokens(limit, now_ms), limit * WHOLE_WINDOW_S)
         return max(int(room), 0)
 
-    def per_second(self, now_ms: int) -> float:
-        self._settle()
-        return self._rate.per_second(now_ms)
-
-    def _settle(self) -> None:
-        """What was collected is in the window, and nothing more may be collected until the next charge says so."""
-        if self._collected:
-            self._rate.record(self._collected, self._collected_ms)
-            self._collected = 0
-        self._safe_until_ms = 0
+    def safe_room_bytes(self, limit: float, now_ms: int) -> int:
+        """The same as long as usage is collected and there is much room, else 0."""
+        safe = self._safe_room
+        if now_ms >= self._safe_until_ms or limit != self._safe_limit or safe <= limit:
+            return 0
+        tokens = self._bucket.tokens(limit, now_ms)
+        return int(tokens if tokens < safe else safe) if tokens > 0 else 0
 
     def _wait_ms(self, limit: float, now_ms: int) -> float:
         return max(self._rate.wait_ms(limit, now_ms), self._bucket.wait_ms(limit, now_ms))
 
 
-class RateMeter(Meter):
-    __slots__ = ("_rate",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rate = SampledRate()
+class RateMeter(WindowMeter):
+    __slots__ = ()
 
     def charge(self, value: float, limit: float, now_ms: int) -> int:
         """Count percents of a second, or connections; returns how long the client has to wait after them."""
+        if self.collect(value, limit, now_ms):
+            return 0
+        self._settle()
         self._rate.record(value, now_ms)
-        return self._noted(whole_wait_ms(self._rate.wait_ms(limit, now_ms), LONGEST_RATE_WAIT_MS), now_ms)
-
-    def count(self, value: float, now_ms: int) -> None:
-        """Usage that becomes known when it is too late for a wait: the next charge finds it."""
-        self._rate.record(value, now_ms)
+        wait_ms = self._noted(whole_wait_ms(self._rate.wait_ms(limit, now_ms), LONGEST_RATE_WAIT_MS), now_ms)
+        if not wait_ms:
+            self._collects_from_now_on(limit, now_ms)
+        return wait_ms
 
     def take_back(self, value: float, now_ms: int) -> None:
         """The connection that was just charged is not accepted."""
+        self._settle()
         self._rate.record(-value, now_ms)
-
-    def per_second(self, now_ms: int) -> float:
-        return self._rate.per_second(now_ms)
 
 
 class MutationMeter(Meter):
@@ -239,9 +288,48 @@ class MeterTable(Generic[M]):
         return chain(self._others, self._clients)
 
     def meter(self, metered: Metered, now_ms: int) -> M:
-        """To be used at once, and not kept: the table may forget it."""
+        """To be used at once, and kept by a `HeldMeter` alone: the table may forget it."""
         room = self._others if metered.client_id is None else self._clients
         return room.meter(metered, now_ms)
+
+
+W = TypeVar("W", bound=WindowMeter)
+
+
+class HeldMeter(Generic[W]):
+    """A limit of the client of one connection, and the meter that its requests used last."""
+
+    __slots__ = ("_metered", "_table", "limit", "recall")
+
+    def __init__(self, table: MeterTable[W], limit: QuotaLimit) -> None:
+        self.limit: Final = limit.value
+        self._metered = limit.metered
+        self._table = table
+        self.recall: Callable[[], W | None] = _forgotten
+        """The meter, to collect with it, unless it is forgotten."""
+
+    def meter(self, now_ms: int) -> W:
+        """The one that the table has, for all else."""
+        meter = self._table.meter(self._metered, now_ms)
+        self.recall = weakref.ref(meter)
+        return meter
+
+    def charge(self, value: float, now_ms: int) -> int:
+        """Count usage; returns how long the client has to wait after it."""
+        meter = self.recall()
+        if meter is not None and meter.collect(value, self.limit, now_ms):
+            return 0
+        return self.meter(now_ms).charge(value, self.limit, now_ms)
+
+    def count(self, value: float, now_ms: int) -> None:
+        """Usage that becomes known when it is too late for a wait: the next charge finds it."""
+        meter = self.recall()
+        if meter is None or not meter.collect(value, self.limit, now_ms):
+            self.meter(now_ms).count(value, now_ms)
+
+
+def _forgotten() -> None:
+    return None
 
 
 class _Room(Generic[M]):

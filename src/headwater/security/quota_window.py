@@ -113,23 +113,23 @@ class TokenBucket:
         self._filled_ms = now_ms
         return self._tokens
 
-    def take(self, count: float, limit: float, now_ms: int) -> float:
-        """A negative count gives tokens back. Returns what is left, as `tokens` would."""
-        # On the path of each produce and fetch: one call, not two.
-        burst = limit * self._burst_s
+    def take(self, count: float, limit: float, now_ms: int) -> None:
+        """A negative count gives tokens back."""
+        self._tokens = min(self.tokens(limit, now_ms) - count, limit * self._burst_s)
+
+    def takes(self, count: float, limit: float, now_ms: int) -> bool:
+        """Take tokens if there are as many; else none are taken."""
         before = self._tokens
         if before is None:
-            tokens = burst
-        else:
-            tokens = before + limit * (now_ms - self._filled_ms) / 1_000
-            if tokens > burst:
-                tokens = burst
-        tokens -= count
-        if tokens > burst:
-            tokens = burst
+            return False  # for the first time, with `take`
+        burst = limit * self._burst_s
+        tokens = before + limit * (now_ms - self._filled_ms) / 1_000
+        tokens = (burst if tokens > burst else tokens) - count
+        if tokens < 0:
+            return False
         self._filled_ms = now_ms
         self._tokens = tokens
-        return tokens
+        return True
 
     def wait_ms(self, limit: float, now_ms: int) -> float:
         """Until nothing has to be made up for."""

@@ -262,7 +262,7 @@ def test_the_steps_of_a_coroutine_are_its_time_and_its_waits_are_not(
         waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timed: Coroutine[Any, Any, str] = used.timed(request(waited, fails=fails))
         task = asyncio.get_running_loop().create_task(timed)
-        used.step_ended()
+        used.step_ended(now_s)
         await asyncio.sleep(0)
         now_s += 1_000.0
         waited.set_exception(error) if error is not None else waited.set_result(None)

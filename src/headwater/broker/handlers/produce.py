@@ -42,9 +42,8 @@ API = Api(
 def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) -> Answer:
     request = produce.read_request(frame, context.header)
     usage = context.usage
-    if usage is None:
+    if usage is None or not usage.received(len(frame)):
         return Producing(broker, context.access, context.header, request, _respond).run()
-    usage.received(len(frame))
     return Producing(broker, context.access, context.header, request, partial(_respond, usage=usage)).run()
 
 

@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Final
 
 from headwater.broker.quotas.client_quotas import ClientQuotas
-from headwater.broker.quotas.request_usage import RequestUsage
+from headwater.broker.quotas.request_usage import HeldLimits, RequestUsage
 from headwater.model.clock import Clock
-from headwater.security.quota_entities import UNLIMITED, ClientLimits, Metered, QuotaKey, QuotaTable
+from headwater.security.quota_entities import Metered, QuotaKey
 from headwater.security.quota_meters import ByteMeter, Meter, MeterTable, MutationMeter, RateMeter
 from headwater.transport.connection import Connection
 from headwater.wire.api_keys import ApiKey
@@ -33,19 +33,10 @@ class QuotaUsage:
     meter: Meter
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownLimits:
-    """What limits the client of a connection, as long as the table and its client id are these."""
-
-    table: QuotaTable
-    client_id: str | None
-    limits: ClientLimits
-
-
 class ClientMeters:
     def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
         self._quotas = quotas
-        self._clock = clock
+        self.monotonic: Final = clock.monotonic
         self.received: Final = MeterTable(ByteMeter)
         self.sent: Final = MeterTable(ByteMeter)
         self.loop_time: Final = MeterTable(RateMeter)
@@ -58,21 +49,21 @@ class ClientMeters:
         quotas.watchers.append(self._follow)
 
     def now_ms(self) -> int:
-        return int(self._clock.monotonic() * 1_000)
+        return int(self.monotonic() * 1_000)
 
     def usage_of(
         self, connection: Connection, api_key: int, client_id: str | None, started_s: float
     ) -> RequestUsage | None:
         """Of a request that has begun. None if nothing limits its client; nothing does before its login."""
-        known = connection.limits
-        if known is None or known.table is not self._table or known.client_id != client_id:
+        limits: HeldLimits | None = connection.limits
+        if limits is None or limits.table is not self._table or limits.client_id != client_id:
             if not connection.is_trusted:
                 return None
-            limits = self._table.limits(connection.principal.name, client_id)
-            known = connection.limits = _KnownLimits(self._table, client_id, limits)
-        if known.limits is UNLIMITED or api_key in UNMETERED_APIS:
+            known = self._table.limits(connection.principal.name, client_id)
+            limits = connection.limits = HeldLimits(self, self._table, client_id, known)
+        if limits.is_unlimited or api_key in UNMETERED_APIS:
             return None
-        return RequestUsage(self, known.limits, connection, started_s)
+        return RequestUsage(limits, connection, started_s)
 
     def connection_wait_s(self, address: str) -> float:
         """How long a connection from this address that was just made is held before it is refused; 0 if it may stay.

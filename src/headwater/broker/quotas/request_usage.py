@@ -11,7 +11,8 @@ from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.quota_entities import ClientLimits, QuotaLimit
+from headwater.security.quota_entities import UNLIMITED, ClientLimits, QuotaLimit, QuotaTable
+from headwater.security.quota_meters import HeldMeter, MeterTable, W
 from headwater.transport.connection import Connection
 
 if TYPE_CHECKING:
@@ -21,6 +22,38 @@ T = TypeVar("T")
 PERCENT: Final = 100.0
 
 
+class HeldLimits:
+    """What limits the client of a connection, as long as the table and its client id are these; with the meters that
+    its requests used last."""
+
+    __slots__ = (
+        "client_id",
+        "is_unlimited",
+        "loop_time",
+        "meters",
+        "monotonic",
+        "mutations",
+        "received",
+        "sent",
+        "table",
+    )
+
+    def __init__(self, meters: "ClientMeters", table: QuotaTable, client_id: str | None, limits: ClientLimits) -> None:
+        self.meters: Final = meters
+        self.monotonic: Final = meters.monotonic
+        self.table: Final = table
+        self.client_id: Final = client_id
+        self.is_unlimited: Final = limits is UNLIMITED
+        self.received: Final = _held(meters.received, limits.producer_byte_rate)
+        self.sent: Final = _held(meters.sent, limits.consumer_byte_rate)
+        self.loop_time: Final = _held(meters.loop_time, limits.request_percentage)
+        self.mutations: Final = limits.controller_mutation_rate
+
+
+def _held(table: MeterTable[W], limit: QuotaLimit | None) -> HeldMeter[W] | None:
+    return None if limit is None else HeldMeter(table, limit)
+
+
 class RequestUsage:
     __slots__ = (
         "_connection",
@@ -28,23 +61,25 @@ class RequestUsage:
         "_is_answered",
         "_limits",
         "_looked_ms",
-        "_meter",
-        "_meters",
         "_spent_s",
         "_step_s",
-        "_time_limit",
+        "_time",
         "_until_ms",
+        "is_timed",
     )
 
-    def __init__(self, meters: "ClientMeters", limits: ClientLimits, connection: Connection, started_s: float) -> None:
+    def __init__(self, limits: HeldLimits, connection: Connection, started_s: float) -> None:
         """`started_s`: when the loop began with the request, by `time.perf_counter`."""
         # Made for each request: what only some of them need is set where it is needed first.
-        self._meters = meters
         self._limits = limits
         self._connection = connection
         self._until_ms = 0
-        limit = self._time_limit = limits.request_percentage
-        if limit is not None:
+        limit = limits.loop_time
+        if limit is None:
+            self.is_timed = False
+        else:
+            self.is_timed = True
+            self._time = limit
             self._step_s: float | None = started_s
             self._spent_s = 0.0
             self._counted_s = 0.0
@@ -52,119 +87,126 @@ class RequestUsage:
 
     # Bytes
 
-    def received(self, size_bytes: int) -> None:
-        """A produce has come."""
-        limit = self._limits.producer_byte_rate
+    def received(self, size_bytes: int) -> bool:
+        """A produce has come. False if there is nothing that its answer has to ask for."""
+        limit = self._limits.received
         if limit is not None:
-            now_ms = self._meters.now_ms()
-            self._wait(self._meters.received.meter(limit.metered, now_ms).charge(size_bytes, limit.value, now_ms))
+            wait_ms = limit.charge(size_bytes, int(self._limits.monotonic() * 1_000))
+            if wait_ms:
+                self._wait(wait_ms)
+                return True
+        return self.is_timed
 
     def room_to_read(self) -> int | None:
         """How much may be sent now, besides a first batch that is larger: None if nothing limits it, and 0 if nothing
         may be sent, for which the client waits."""
-        limit = self._limits.consumer_byte_rate
+        limit = self._limits.sent
         if limit is None:
             return None
-        meters = self._meters
-        now_ms = self._looked_ms = meters.now_ms()
-        meter = self._meter = meters.sent.meter(limit.metered, now_ms)
-        room_bytes = meter.room_bytes(limit.value, now_ms)
+        now_ms = self._looked_ms = int(self._limits.monotonic() * 1_000)
+        held = limit.recall()
+        room_bytes = held.safe_room_bytes(limit.limit, now_ms) if held is not None else 0
         if room_bytes:
             return room_bytes
-        wait_ms = meter.owed_ms(limit.value, now_ms)
+        meter = limit.meter(now_ms)
+        room_bytes = meter.room_bytes(limit.limit, now_ms)
+        if room_bytes:
+            return room_bytes
+        wait_ms = meter.owed_ms(limit.limit, now_ms)
         self._wait(wait_ms)
         return 0 if wait_ms else 1
 
     def room_bytes(self) -> int:
         """How much may be read now. Only where reads are limited: the client does not wait for it."""
-        limit = self._limits.consumer_byte_rate
+        limit = self._limits.sent
         assert limit is not None, "reads are limited"
-        now_ms = self._meters.now_ms()
-        return self._meters.sent.meter(limit.metered, now_ms).room_bytes(limit.value, now_ms)
+        now_ms = int(self._limits.monotonic() * 1_000)
+        return limit.meter(now_ms).room_bytes(limit.limit, now_ms)
 
     def sent_later(self, size_bytes: int) -> None:
         """An answer with records is made, some time after it was asked whether there is room."""
-        limit = self._limits.consumer_byte_rate
-        if limit is not None:
-            now_ms = self._looked_ms = self._meters.now_ms()
-            self._meter = self._meters.sent.meter(limit.metered, now_ms)
+        if self._limits.sent is not None:
+            self._looked_ms = int(self._limits.monotonic() * 1_000)
             self.sent(size_bytes)
 
     def sent(self, size_bytes: int) -> None:
         """As above, at once after it was asked."""
-        limit = self._limits.consumer_byte_rate
+        limit = self._limits.sent
         if limit is not None:
-            self._wait(self._meter.charge(size_bytes, limit.value, self._looked_ms))
+            wait_ms = limit.charge(size_bytes, self._looked_ms)
+            if wait_ms:
+                self._wait(wait_ms)
 
     # Partitions that are created and deleted
 
     @property
     def mutation_limit(self) -> QuotaLimit | None:
-        return self._limits.controller_mutation_rate
+        return self._limits.mutations
 
     def admit_mutations(self, partitions: int, limit: QuotaLimit) -> None:
         """Raises RequestError if the client has to wait before it may do anything of the kind."""
-        now_ms = self._meters.now_ms()
-        wait_ms = self._meters.mutations.meter(limit.metered, now_ms).admit(partitions, limit.value, now_ms)
+        meters = self._limits.meters
+        now_ms = meters.now_ms()
+        wait_ms = meters.mutations.meter(limit.metered, now_ms).admit(partitions, limit.value, now_ms)
         if wait_ms:
             self._wait(wait_ms)
             raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
     def charge_mutations(self, partitions: int, limit: QuotaLimit) -> None:
         """They are done in any case."""
-        now_ms = self._meters.now_ms()
-        self._wait(self._meters.mutations.meter(limit.metered, now_ms).charge(partitions, limit.value, now_ms))
+        meters = self._limits.meters
+        now_ms = meters.now_ms()
+        self._wait(meters.mutations.meter(limit.metered, now_ms).charge(partitions, limit.value, now_ms))
 
     def take_back_mutations(self, partitions: int, limit: QuotaLimit) -> None:
-        now_ms = self._meters.now_ms()
-        self._meters.mutations.meter(limit.metered, now_ms).take_back(partitions, limit.value, now_ms)
+        meters = self._limits.meters
+        now_ms = meters.now_ms()
+        meters.mutations.meter(limit.metered, now_ms).take_back(partitions, limit.value, now_ms)
 
-    # Time of the event loop
+    # Time of the event loop: of all requests if it is limited, `is_timed`
 
     def step_began(self) -> None:
         self._step_s = time.perf_counter()
 
-    def step_ended(self) -> None:
-        """The loop goes on with something else."""
-        limit = self._time_limit
-        if limit is None:
-            return
+    def step_ended(self, now_s: float) -> None:
+        """The loop goes on with something else. What it spent since the answer counts as spent with it."""
         if self._step_s is not None:
-            self._spent_s += time.perf_counter() - self._step_s
+            self._spent_s += now_s - self._step_s
             self._step_s = None
         if self._is_answered:
-            now_ms = self._meters.now_ms()
-            self._meters.loop_time.meter(limit.metered, now_ms).count(self._uncounted_percents(), now_ms)
+            spent_s = self._spent_s - self._counted_s
+            self._counted_s = self._spent_s
+            self._time.count(spent_s * PERCENT, self._looked_ms)
 
     def timed(self, request: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """`request`, with the time of its steps counted."""
-        return request if self._time_limit is None else TimedSteps(request, self)
+        return TimedSteps(request, self) if self.is_timed else request
 
     # The answer
 
     def answer(self, *, is_told: bool = True) -> int:
         """The answer is about to be made: returns its throttle time. Of what is answered with nothing the time of the
         loop is not limited, as in Kafka."""
-        limit = self._time_limit
-        if limit is not None and is_told:
-            self._is_answered = True
-            if self._step_s is not None:
-                now_s = time.perf_counter()
-                self._spent_s += now_s - self._step_s
-                self._step_s = now_s
-            now_ms = self._meters.now_ms()
-            meter = self._meters.loop_time.meter(limit.metered, now_ms)
-            self._wait(meter.charge(self._uncounted_percents(), limit.value, now_ms))
-        return max(self._until_ms - self._meters.now_ms(), 0) if self._until_ms else 0
+        if self.is_timed and is_told:
+            self._charge_time()
+        return max(self._until_ms - self._limits.meters.now_ms(), 0) if self._until_ms else 0
 
-    def _uncounted_percents(self) -> float:
+    def _charge_time(self) -> None:
+        self._is_answered = True
+        if self._step_s is not None:
+            now_s = time.perf_counter()
+            self._spent_s += now_s - self._step_s
+            self._step_s = now_s
         spent_s = self._spent_s - self._counted_s
         self._counted_s = self._spent_s
-        return spent_s * PERCENT
+        now_ms = self._looked_ms = int(self._limits.monotonic() * 1_000)
+        wait_ms = self._time.charge(spent_s * PERCENT, now_ms)
+        if wait_ms:
+            self._wait(wait_ms)
 
     def _wait(self, wait_ms: int) -> None:
         if wait_ms:
-            self._until_ms = max(self._until_ms, self._meters.now_ms() + wait_ms)
+            self._until_ms = max(self._until_ms, self._limits.meters.now_ms() + wait_ms)
             self._connection.throttle(wait_ms / 1_000)
 
 
@@ -182,14 +224,14 @@ class TimedSteps(Coroutine[Any, Any, T]):
         try:
             return self._request.send(value)
         finally:
-            self._usage.step_ended()
+            self._usage.step_ended(time.perf_counter())
 
     def throw(self, *error: Any) -> Any:
         self._usage.step_began()
         try:
             return self._request.throw(*error)
         finally:
-            self._usage.step_ended()
+            self._usage.step_ended(time.perf_counter())
 
     def close(self) -> None:
         self._request.close()
