@@ -130,9 +130,11 @@ class WindowMeter(Meter):
         return self._rate.per_second(now_ms)
 
     def count(self, value: float, now_ms: int) -> None:
-        """The same, of what becomes known when it is too late for a wait: the next charge finds it."""
-        self._settle()
-        self._rate.record(value, now_ms)
+        """The same, at the time of a charge, of what becomes known when it is too late for a wait: the next charge
+        finds it."""
+        self._safe_room -= value
+        self._collected += value
+        self._collected_ms = now_ms
 
     def _collects_from_now_on(self, limit: float, now_ms: int) -> None:
         self._safe_room, self._safe_until_ms = self._rate.safe_room(limit, now_ms)
@@ -154,15 +156,19 @@ class ByteMeter(WindowMeter):
         self._bucket = TokenBucket(WHOLE_WINDOW_S)
 
     def collect(self, value: float, limit: float, now_ms: int) -> bool:
-        # On the path of each produce and fetch: what a WindowMeter does, in one step with the bucket.
+        # On the path of each produce and fetch: what a WindowMeter does and what a bucket does, in one step.
         left = self._safe_room - value
-        if (
-            left < 0
-            or now_ms >= self._safe_until_ms
-            or limit != self._safe_limit
-            or not self._bucket.takes(value, limit, now_ms)
-        ):
+        if left < 0 or now_ms >= self._safe_until_ms or limit != self._safe_limit:
             return False
+        bucket = self._bucket
+        tokens = bucket.level + limit * (now_ms - bucket.filled_ms) / 1_000
+        burst = limit * WHOLE_WINDOW_S
+        if tokens > burst:
+            tokens = burst
+        if tokens < value:
+            return False
+        bucket.level = tokens - value
+        bucket.filled_ms = now_ms
         self._safe_room = left
         self._collected += value
         self._collected_ms = now_ms
@@ -206,11 +212,10 @@ class ByteMeter(WindowMeter):
 
     def safe_room_bytes(self, limit: float, now_ms: int) -> int:
         """The same as long as usage is collected and there is much room, else 0."""
-        safe = self._safe_room
-        if now_ms >= self._safe_until_ms or limit != self._safe_limit or safe <= limit:
-            return 0
-        tokens = self._bucket.tokens(limit, now_ms)
-        return int(tokens if tokens < safe else safe) if tokens > 0 else 0
+        room, level = self._safe_room, self._bucket.level  # which has been filled since: it has no less
+        if level < room:
+            room = level
+        return int(room) if room > limit and now_ms < self._safe_until_ms and limit == self._safe_limit else 0
 
     def _wait_ms(self, limit: float, now_ms: int) -> float:
         return max(self._rate.wait_ms(limit, now_ms), self._bucket.wait_ms(limit, now_ms))
@@ -299,33 +304,20 @@ W = TypeVar("W", bound=WindowMeter)
 class HeldMeter(Generic[W]):
     """A limit of the client of one connection, and the meter that its requests used last."""
 
-    __slots__ = ("_metered", "_table", "limit", "recall")
+    __slots__ = ("_metered", "_table", "recall", "value")
 
     def __init__(self, table: MeterTable[W], limit: QuotaLimit) -> None:
-        self.limit: Final = limit.value
-        self._metered = limit.metered
         self._table = table
+        self._metered = limit.metered
+        self.value: Final = limit.value
         self.recall: Callable[[], W | None] = _forgotten
         """The meter, to collect with it, unless it is forgotten."""
 
     def meter(self, now_ms: int) -> W:
-        """The one that the table has, for all else."""
+        """The meter that the table has, for all else."""
         meter = self._table.meter(self._metered, now_ms)
         self.recall = weakref.ref(meter)
         return meter
-
-    def charge(self, value: float, now_ms: int) -> int:
-        """Count usage; returns how long the client has to wait after it."""
-        meter = self.recall()
-        if meter is not None and meter.collect(value, self.limit, now_ms):
-            return 0
-        return self.meter(now_ms).charge(value, self.limit, now_ms)
-
-    def count(self, value: float, now_ms: int) -> None:
-        """Usage that becomes known when it is too late for a wait: the next charge finds it."""
-        meter = self.recall()
-        if meter is None or not meter.collect(value, self.limit, now_ms):
-            self.meter(now_ms).count(value, now_ms)
 
 
 def _forgotten() -> None:

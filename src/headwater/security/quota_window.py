@@ -13,6 +13,7 @@ the bucket is at nothing again.
 two: it holds from then on.
 """
 
+import math
 from collections import deque
 from typing import Final
 
@@ -96,40 +97,23 @@ class SampledRate:
 class TokenBucket:
     """Full when it is made."""
 
-    __slots__ = ("_burst_s", "_filled_ms", "_tokens")
+    __slots__ = ("burst_s", "filled_ms", "level")
 
     def __init__(self, burst_s: float) -> None:
-        self._burst_s = burst_s
-        self._tokens: float | None = None
-        self._filled_ms = 0
+        self.burst_s: Final = burst_s
+        self.level = math.inf
+        """The tokens when they were last looked at; not above the burst of the limit of that time, once they were."""
+        self.filled_ms = 0
 
     def tokens(self, limit: float, now_ms: int) -> float:
         """Below zero what has to be made up for."""
-        burst = limit * self._burst_s
-        if self._tokens is None:
-            self._tokens = burst
-        else:
-            self._tokens = min(burst, self._tokens + limit * (now_ms - self._filled_ms) / 1_000)
-        self._filled_ms = now_ms
-        return self._tokens
+        self.level = min(limit * self.burst_s, self.level + limit * (now_ms - self.filled_ms) / 1_000)
+        self.filled_ms = now_ms
+        return self.level
 
     def take(self, count: float, limit: float, now_ms: int) -> None:
         """A negative count gives tokens back."""
-        self._tokens = min(self.tokens(limit, now_ms) - count, limit * self._burst_s)
-
-    def takes(self, count: float, limit: float, now_ms: int) -> bool:
-        """Take tokens if there are as many; else none are taken."""
-        before = self._tokens
-        if before is None:
-            return False  # for the first time, with `take`
-        burst = limit * self._burst_s
-        tokens = before + limit * (now_ms - self._filled_ms) / 1_000
-        tokens = (burst if tokens > burst else tokens) - count
-        if tokens < 0:
-            return False
-        self._filled_ms = now_ms
-        self._tokens = tokens
-        return True
+        self.level = min(self.tokens(limit, now_ms) - count, limit * self.burst_s)
 
     def wait_ms(self, limit: float, now_ms: int) -> float:
         """Until nothing has to be made up for."""

@@ -74,11 +74,14 @@ class Fetching:
         self._leaves_out = False
         """Whether the response has no room for something that could be read. Waiting does not change that."""
 
-    def limit(self, room_bytes: Callable[[], int], now: int) -> None:
-        """The client may not read as much as it likes: `room_bytes` says how much it may, which is `now` at first."""
+    def limit(self, room_bytes: Callable[[], int]) -> None:
+        """The client may not read as much as it likes: `room_bytes` says how much it may, at each read to come."""
         self._room_bytes = room_bytes
-        if now < self._asked_max_bytes:
-            self._fit(now)
+
+    def fit(self, room_bytes: int) -> None:
+        """Of what is in memory, too, the client may not read more. More than that is not waited for either."""
+        self._max_bytes = min(self._asked_max_bytes, max(room_bytes, _SMALLEST_READ_BYTES))
+        self._min_bytes = min(self._asked_min_bytes, self._max_bytes)
 
     def read_memory(self) -> list[Reading] | None:
         """An answer without waiting for anything, or None if one of the two waits is needed."""
@@ -123,7 +126,7 @@ class Fetching:
         """Everything that there is, and its size."""
         self._judged.clear()
         if self._room_bytes is not None:
-            self._fit(self._room_bytes())
+            self.fit(self._room_bytes())
         readings = [self._look_up(asked) for asked in self._partitions]
         size = 0
         self._leaves_out = False
@@ -153,11 +156,6 @@ class Fetching:
             if len(data):
                 size += self._fill(reading, [data], aborted, size)
         return readings, size
-
-    def _fit(self, room_bytes: int) -> None:
-        """More than there is room for is not waited for either."""
-        self._max_bytes = min(self._asked_max_bytes, max(room_bytes, _SMALLEST_READ_BYTES))
-        self._min_bytes = min(self._asked_min_bytes, self._max_bytes)
 
     def _end(self, partition: Partition) -> Offset:
         """What is from here on is not for this reader yet."""

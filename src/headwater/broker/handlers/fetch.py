@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.access.declared_access import Access, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.fetch.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, asked_partitions
-from headwater.broker.fetch.fetching import Fetching, Reading
+from headwater.broker.fetch.fetching import MAX_RESPONSE_BYTES, Fetching, Reading
 from headwater.broker.quotas.request_usage import RequestUsage
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.replica import Buffer
@@ -56,11 +56,13 @@ def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) ->
         return _nothing(context, session.id if session is not None else NO_SESSION)
     partitions = list(session) if session is not None else list(asked_partitions(request))
     fetching = Fetching(broker.catalog, context.access, request, partitions)
-    if usage is not None and room_bytes is not None:
-        fetching.limit(usage.room_bytes, room_bytes)
+    if room_bytes is not None and room_bytes < MAX_RESPONSE_BYTES:
+        fetching.fit(room_bytes)
     readings = fetching.read_memory()
     if readings is not None:
         return _respond(broker, context, session, is_incremental, readings)
+    if usage is not None and room_bytes is not None:
+        fetching.limit(usage.room_bytes)
     running = _run(broker, context, session, is_incremental, fetching)
     return asyncio.get_running_loop().create_task(running if usage is None else usage.timed(running))
 
@@ -103,8 +105,7 @@ def _respond(
     session_id = session.id if session is not None else NO_SESSION
     response = fetch.write_response(context.header, ErrorCode.NONE, session_id, list(topics.values()))
     usage = context.usage
-    if usage is not None:
-        usage.sent(sum(map(len, response)))
+    if usage is not None and usage.sent(sum(map(len, response))):
         _tell(usage, response, context)
     return response
 

@@ -88,13 +88,13 @@ class RequestUsage:
     # Bytes
 
     def received(self, size_bytes: int) -> bool:
-        """A produce has come. False if there is nothing that its answer has to ask for."""
+        """A produce has come. False if its answer need not ask whether there is a throttle time."""
         limit = self._limits.received
         if limit is not None:
-            wait_ms = limit.charge(size_bytes, int(self._limits.monotonic() * 1_000))
-            if wait_ms:
-                self._wait(wait_ms)
-                return True
+            now_ms = int(self._limits.monotonic() * 1_000)
+            meter = limit.recall()
+            if meter is None or not meter.collect(size_bytes, limit.value, now_ms):
+                return self._wait(limit.meter(now_ms).charge(size_bytes, limit.value, now_ms)) or self.is_timed
         return self.is_timed
 
     def room_to_read(self) -> int | None:
@@ -105,14 +105,15 @@ class RequestUsage:
             return None
         now_ms = self._looked_ms = int(self._limits.monotonic() * 1_000)
         held = limit.recall()
-        room_bytes = held.safe_room_bytes(limit.limit, now_ms) if held is not None else 0
-        if room_bytes:
-            return room_bytes
+        if held is not None:
+            room_bytes = held.safe_room_bytes(limit.value, now_ms)
+            if room_bytes:
+                return room_bytes
         meter = limit.meter(now_ms)
-        room_bytes = meter.room_bytes(limit.limit, now_ms)
+        room_bytes = meter.room_bytes(limit.value, now_ms)
         if room_bytes:
             return room_bytes
-        wait_ms = meter.owed_ms(limit.limit, now_ms)
+        wait_ms = meter.owed_ms(limit.value, now_ms)
         self._wait(wait_ms)
         return 0 if wait_ms else 1
 
@@ -121,21 +122,23 @@ class RequestUsage:
         limit = self._limits.sent
         assert limit is not None, "reads are limited"
         now_ms = int(self._limits.monotonic() * 1_000)
-        return limit.meter(now_ms).room_bytes(limit.limit, now_ms)
+        return limit.meter(now_ms).room_bytes(limit.value, now_ms)
 
-    def sent_later(self, size_bytes: int) -> None:
-        """An answer with records is made, some time after it was asked whether there is room."""
+    def sent_later(self, size_bytes: int) -> bool:
+        """An answer with records is made, some time after it was asked whether there is room. As `received` says."""
         if self._limits.sent is not None:
             self._looked_ms = int(self._limits.monotonic() * 1_000)
-            self.sent(size_bytes)
+        return self.sent(size_bytes)
 
-    def sent(self, size_bytes: int) -> None:
+    def sent(self, size_bytes: int) -> bool:
         """As above, at once after it was asked."""
         limit = self._limits.sent
         if limit is not None:
-            wait_ms = limit.charge(size_bytes, self._looked_ms)
-            if wait_ms:
-                self._wait(wait_ms)
+            now_ms = self._looked_ms
+            meter = limit.recall()
+            if meter is None or not meter.collect(size_bytes, limit.value, now_ms):
+                self._wait(limit.meter(now_ms).charge(size_bytes, limit.value, now_ms))
+        return self.is_timed or self._until_ms > 0
 
     # Partitions that are created and deleted
 
@@ -176,7 +179,8 @@ class RequestUsage:
         if self._is_answered:
             spent_s = self._spent_s - self._counted_s
             self._counted_s = self._spent_s
-            self._time.count(spent_s * PERCENT, self._looked_ms)
+            now_ms = self._looked_ms
+            (self._time.recall() or self._time.meter(now_ms)).count(spent_s * PERCENT, now_ms)
 
     def timed(self, request: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """`request`, with the time of its steps counted."""
@@ -188,26 +192,26 @@ class RequestUsage:
         """The answer is about to be made: returns its throttle time. Of what is answered with nothing the time of the
         loop is not limited, as in Kafka."""
         if self.is_timed and is_told:
-            self._charge_time()
+            self._is_answered = True
+            if self._step_s is not None:
+                now_s = time.perf_counter()
+                self._spent_s += now_s - self._step_s
+                self._step_s = now_s
+            percents = (self._spent_s - self._counted_s) * PERCENT
+            self._counted_s = self._spent_s
+            now_ms = self._looked_ms = int(self._limits.monotonic() * 1_000)
+            limit = self._time
+            meter = limit.recall()
+            if meter is None or not meter.collect(percents, limit.value, now_ms):
+                self._wait(limit.meter(now_ms).charge(percents, limit.value, now_ms))
         return max(self._until_ms - self._limits.meters.now_ms(), 0) if self._until_ms else 0
 
-    def _charge_time(self) -> None:
-        self._is_answered = True
-        if self._step_s is not None:
-            now_s = time.perf_counter()
-            self._spent_s += now_s - self._step_s
-            self._step_s = now_s
-        spent_s = self._spent_s - self._counted_s
-        self._counted_s = self._spent_s
-        now_ms = self._looked_ms = int(self._limits.monotonic() * 1_000)
-        wait_ms = self._time.charge(spent_s * PERCENT, now_ms)
-        if wait_ms:
-            self._wait(wait_ms)
-
-    def _wait(self, wait_ms: int) -> None:
+    def _wait(self, wait_ms: int) -> bool:
+        """Whether there is any."""
         if wait_ms:
             self._until_ms = max(self._until_ms, self._limits.meters.now_ms() + wait_ms)
             self._connection.throttle(wait_ms / 1_000)
+        return wait_ms > 0
 
 
 class TimedSteps(Coroutine[Any, Any, T]):
