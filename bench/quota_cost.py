@@ -33,6 +33,8 @@ FETCH_BYTES = 16_384
 REQUESTS = 600
 """Of one mode in one round: a few hundredths of a second."""
 IN_FLIGHT = 5
+TAIL_BYTES = 4 << 20
+"""Of the newest records, which are in memory."""
 LIMITS = {"producer_byte_rate": 1e12, "consumer_byte_rate": 1e12, "request_percentage": 1e6}
 MODES: dict[str, dict[str, int]] = {
     "no quota": {},
@@ -107,7 +109,9 @@ def show(name: str, found: dict[str, list[float]]) -> None:
 
 
 async def compare(rounds: int, directory: Path) -> None:
-    config = BrokerConfig.load(None, data_dir=directory, listen="127.0.0.1:0", metrics="off", durability="os")
+    config = BrokerConfig.load(
+        None, data_dir=directory, listen="127.0.0.1:0", metrics="off", durability="os", tail_cache_bytes=TAIL_BYTES
+    )
     broker = await Broker.start(config)
     try:
         await broker.catalog.changes.create(TOPIC, 1, {})

@@ -117,8 +117,6 @@ class WindowMeter(Meter):
         self._safe_room = left
         self._collected += value
         self._collected_ms = now_ms
-        if self.recovered_ms:
-            self._note_owed(0, now_ms)
         return True
 
     def charge(self, value: float, limit: float, now_ms: int) -> int:
@@ -161,19 +159,13 @@ class ByteMeter(WindowMeter):
         if left < 0 or now_ms >= self._safe_until_ms or limit != self._safe_limit:
             return False
         bucket = self._bucket
-        tokens = bucket.level + limit * (now_ms - bucket.filled_ms) / 1_000
-        burst = limit * WHOLE_WINDOW_S
-        if tokens > burst:
-            tokens = burst
+        tokens = bucket.level if now_ms == bucket.filled_ms else bucket.tokens(limit, now_ms)
         if tokens < value:
             return False
         bucket.level = tokens - value
-        bucket.filled_ms = now_ms
         self._safe_room = left
         self._collected += value
         self._collected_ms = now_ms
-        if self.recovered_ms:
-            self._note_owed(0, now_ms)
         return True
 
     def charge(self, size_bytes: float, limit: float, now_ms: int) -> int:

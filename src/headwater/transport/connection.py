@@ -158,6 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._throttle is not None:
             self._throttle.cancel()
         self._server.forget(self)
+        self.limits = None  # may refer to the connection
         for entry in self._unanswered:
             if entry.answer is not None:
                 _abandon(entry.answer)

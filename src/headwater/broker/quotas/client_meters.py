@@ -63,7 +63,7 @@ class ClientMeters:
             limits = connection.limits = HeldLimits(self, self._table, client_id, known)
         if limits.is_unlimited or api_key in UNMETERED_APIS:
             return None
-        return RequestUsage(limits, connection, started_s)
+        return limits.usage or RequestUsage(limits, connection, started_s)
 
     def connection_wait_s(self, address: str) -> float:
         """How long a connection from this address that was just made is held before it is refused; 0 if it may stay.

@@ -36,6 +36,7 @@ class HeldLimits:
         "received",
         "sent",
         "table",
+        "usage",
     )
 
     def __init__(self, meters: "ClientMeters", table: QuotaTable, client_id: str | None, limits: ClientLimits) -> None:
@@ -48,6 +49,8 @@ class HeldLimits:
         self.sent: Final = _held(meters.sent, limits.consumer_byte_rate)
         self.loop_time: Final = _held(meters.loop_time, limits.request_percentage)
         self.mutations: Final = limits.controller_mutation_rate
+        self.usage: RequestUsage | None = None
+        """Of requests that have nothing to remember: their time is not limited, and none had to wait."""
 
 
 def _held(table: MeterTable[W], limit: QuotaLimit | None) -> HeldMeter[W] | None:
@@ -70,13 +73,14 @@ class RequestUsage:
 
     def __init__(self, limits: HeldLimits, connection: Connection, started_s: float) -> None:
         """`started_s`: when the loop began with the request, by `time.perf_counter`."""
-        # Made for each request: what only some of them need is set where it is needed first.
+        # Made for each request whose time is limited: what only some of them need is set where it is needed first.
         self._limits = limits
         self._connection = connection
         self._until_ms = 0
         limit = limits.loop_time
         if limit is None:
             self.is_timed = False
+            limits.usage = self
         else:
             self.is_timed = True
             self._time = limit
@@ -122,7 +126,9 @@ class RequestUsage:
         limit = self._limits.sent
         assert limit is not None, "reads are limited"
         now_ms = int(self._limits.monotonic() * 1_000)
-        return limit.meter(now_ms).room_bytes(limit.value, now_ms)
+        held = limit.recall()
+        room_bytes = held.safe_room_bytes(limit.value, now_ms) if held is not None else 0
+        return room_bytes or limit.meter(now_ms).room_bytes(limit.value, now_ms)
 
     def sent_later(self, size_bytes: int) -> bool:
         """An answer with records is made, some time after it was asked whether there is room. As `received` says."""
@@ -209,6 +215,7 @@ class RequestUsage:
     def _wait(self, wait_ms: int) -> bool:
         """Whether there is any."""
         if wait_ms:
+            self._limits.usage = None
             self._until_ms = max(self._until_ms, self._limits.meters.now_ms() + wait_ms)
             self._connection.throttle(wait_ms / 1_000)
         return wait_ms > 0
