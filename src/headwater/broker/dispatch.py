@@ -33,6 +33,7 @@ from headwater.broker import handlers
 from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.api import Api, RequestContext, api_ranges
 from headwater.broker.audit.management import Changes
+from headwater.broker.quotas.request_usage import HeldLimits
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
 from headwater.wire.api_keys import ApiKey
@@ -112,7 +113,11 @@ class Dispatcher:
             access.api, access.client_id = api.name, header.client_id or ""
         usage = None
         if self._meters.limits_clients:
-            usage = self._meters.usage_of(connection, header.api_key, header.client_id, started)
+            limits: HeldLimits | None = connection.limits
+            if limits is not None and limits.table is self._meters.table and limits.client_id == header.client_id:
+                usage = limits.usage or limits.usage_of(header.api_key, connection, started)
+            else:
+                usage = self._meters.usage_of(connection, header.api_key, header.client_id, started)
         context = RequestContext(header, connection, access, usage)
         if entry.handle_frame is not None:
             answer = self._handle_frame(entry, frame, context)

@@ -15,12 +15,9 @@ from headwater.model.clock import Clock
 from headwater.security.quota_entities import Metered, QuotaKey
 from headwater.security.quota_meters import ByteMeter, Meter, MeterTable, MutationMeter, RateMeter
 from headwater.transport.connection import Connection
-from headwater.wire.api_keys import ApiKey
 
 MAX_SHOWN: Final = 200
 """Meters of one kind of limit that a page shows, of those that were used last."""
-UNMETERED_APIS: Final = frozenset({ApiKey.WRITE_TXN_MARKERS})
-"""What brokers ask of each other in Kafka is not limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class ClientMeters:
         self.connections: Final = MeterTable(RateMeter)
         self.limits_clients = False
         """Whether any quota could limit a request."""
-        self._table = quotas.table
+        self.table = quotas.table
         self._follow()
         quotas.watchers.append(self._follow)
 
@@ -56,19 +53,17 @@ class ClientMeters:
     ) -> RequestUsage | None:
         """Of a request that has begun. None if nothing limits its client; nothing does before its login."""
         limits: HeldLimits | None = connection.limits
-        if limits is None or limits.table is not self._table or limits.client_id != client_id:
+        if limits is None or limits.table is not self.table or limits.client_id != client_id:
             if not connection.is_trusted:
                 return None
-            known = self._table.limits(connection.principal.name, client_id)
-            limits = connection.limits = HeldLimits(self, self._table, client_id, known)
-        if limits.is_unlimited or api_key in UNMETERED_APIS:
-            return None
-        return limits.usage or RequestUsage(limits, connection, started_s)
+            known = self.table.limits(connection.principal.name, client_id)
+            limits = connection.limits = HeldLimits(self, self.table, client_id, known)
+        return limits.usage or limits.usage_of(api_key, connection, started_s)
 
     def connection_wait_s(self, address: str) -> float:
         """How long a connection from this address that was just made is held before it is refused; 0 if it may stay.
         One that is refused is not counted."""
-        limit = self._table.connection_limit(address) if self._table.limits_addresses else None
+        limit = self.table.connection_limit(address) if self.table.limits_addresses else None
         if limit is None:
             return 0.0
         now_ms = self.now_ms()
@@ -89,10 +84,10 @@ class ClientMeters:
         }
         for key, meters in tables.items():
             for metered, meter in islice(meters, MAX_SHOWN):
-                limit = self._table.limit_of(key, metered)
+                limit = self.table.limit_of(key, metered)
                 if limit is not None:
                     yield QuotaUsage(key, metered, limit.value, meter)
 
     def _follow(self) -> None:
-        self._table = self._quotas.table
-        self.limits_clients = self._table.limits_clients
+        self.table = self._quotas.table
+        self.limits_clients = self.table.limits_clients

@@ -14,12 +14,15 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.security.quota_entities import UNLIMITED, ClientLimits, QuotaLimit, QuotaTable
 from headwater.security.quota_meters import HeldMeter, MeterTable, W
 from headwater.transport.connection import Connection
+from headwater.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from headwater.broker.quotas.client_meters import ClientMeters
 
 T = TypeVar("T")
 PERCENT: Final = 100.0
+UNMETERED_APIS: Final = frozenset({ApiKey.WRITE_TXN_MARKERS})
+"""What brokers ask of each other in Kafka is not limited."""
 
 
 class HeldLimits:
@@ -51,6 +54,12 @@ class HeldLimits:
         self.mutations: Final = limits.controller_mutation_rate
         self.usage: RequestUsage | None = None
         """Of requests that have nothing to remember: their time is not limited, and none had to wait."""
+
+    def usage_of(self, api_key: int, connection: Connection, started_s: float) -> "RequestUsage | None":
+        """Of a request that has begun, if it cannot be the `usage` that others have. None if nothing limits it."""
+        if self.is_unlimited or api_key in UNMETERED_APIS:
+            return None
+        return RequestUsage(self, connection, started_s)
 
 
 def _held(table: MeterTable[W], limit: QuotaLimit | None) -> HeldMeter[W] | None:
