@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.security.quota_entities import Metered
-from headwater.security.quota_meters import MAX_METERS, ByteMeter, MeterTable, MutationMeter, RateMeter
+from headwater.security.quota_entities import Metered, QuotaLimit
+from headwater.security.quota_meters import (
+    LONGEST_RATE_WAIT_MS,
+    MAX_METERS,
+    ByteMeter,
+    HeldMeter,
+    MeterTable,
+    MutationMeter,
+    RateMeter,
+)
 from headwater.security.quota_window import (
     LONGEST_WAIT_MS,
     WHOLE_WINDOW_S,
@@ -146,6 +154,32 @@ def test_what_is_collected_counts_as_if_it_were_not(usage: list[tuple[int, int, 
                 assert meter.per_second(now_ms) == pytest.approx(plain.rate.per_second(now_ms))
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, 1, 7, 400, 999, 1_000, 1_001, 11_000]),
+            st.one_of(st.integers(0, 40), st.integers(0, 1_200)),
+            st.sampled_from([50.0, 50.0, 50.0, 20.0, 300.0]),
+            st.sampled_from(["charge", "charge", "charge", "charge and count", "rate"]),
+        ),
+        max_size=60,
+    )
+)
+def test_time_that_is_collected_counts_as_if_it_were_not(usage: list[tuple[int, int, float, str]]) -> None:
+    meter, plain, now_ms = RateMeter(), SampledRate(), 0
+    for gap_ms, percents, limit, step in usage:
+        now_ms += gap_ms
+        if step == "rate":
+            assert meter.per_second(now_ms) == pytest.approx(plain.per_second(now_ms))
+            continue
+        plain.record(percents, now_ms)
+        wait_ms = whole_wait_ms(plain.wait_ms(limit, now_ms), LONGEST_RATE_WAIT_MS)
+        assert meter.charge(percents, limit, now_ms) == wait_ms
+        if step == "charge and count":
+            plain.record(3, now_ms)
+            meter.count(3, now_ms)
+
+
 def test_usage_far_from_the_limit_is_collected() -> None:
     meter = ByteMeter()
     meter.charge(1, LIMIT, 0)
@@ -266,6 +300,44 @@ def test_the_client_that_was_used_longest_ago_is_forgotten() -> None:
     assert table.meter(names[0], 1) is meters[0]
     table.meter(names[3], 2)
     assert set(dict(table)) == {names[0], names[2], names[3]}
+
+
+def used(held: HeldMeter[ByteMeter], size_bytes: int, now_ms: int) -> int:
+    """As requests use it."""
+    meter = held.recall()
+    if meter is not None and meter.collect(size_bytes, held.value, now_ms):
+        return 0
+    return held.meter(now_ms).charge(size_bytes, held.value, now_ms)
+
+
+def test_connections_that_hold_a_meter_share_it() -> None:
+    table, name = MeterTable(ByteMeter), Metered(client_id="app")
+    one, two = HeldMeter(table, QuotaLimit(LIMIT, name)), HeldMeter(table, QuotaLimit(LIMIT, name))
+    assert [used(held, 1_000, 5) for held in (one, two) * 5] == [0] * 10
+    assert used(one, 1_000, 5) == 1_000 and used(two, 1_000, 5) == 2_000
+    assert table.meter(name, 5).per_second(5) == 1_200
+
+
+def test_a_meter_that_is_held_is_forgotten_as_any_other_and_looked_up_again() -> None:
+    table, name = MeterTable(ByteMeter, max_meters=3), Metered(client_id="app")
+    held = HeldMeter(table, QuotaLimit(LIMIT, name))
+    used(held, 100, 0)
+    assert held.recall() is dict(table)[name]
+    for number in range(3):
+        table.meter(Metered(client_id=f"app-{number}"), 1)
+    assert name not in dict(table) and held.recall() is None
+    used(held, 300, 2)
+    assert dict(table)[name].per_second(2) == 30 and len(table) == 3
+
+
+def test_a_meter_that_is_held_and_used_is_known_to_be_in_use() -> None:
+    table, name = MeterTable(ByteMeter, max_meters=3), Metered(client_id="app")
+    held = HeldMeter(table, QuotaLimit(LIMIT, name))
+    for now_ms in range(0, 60_000, 500):
+        used(held, 100, now_ms)
+        if now_ms % 1_000 == 0:
+            table.meter(Metered(client_id=f"app-{now_ms}"), now_ms)
+    assert dict(table)[name].per_second(60_000) > 100
 
 
 def test_there_is_room_again_when_the_waits_are_over() -> None:

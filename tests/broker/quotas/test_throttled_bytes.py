@@ -65,6 +65,33 @@ def test_a_connection_that_has_waited_is_read_again(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_wait_is_told_to_the_request_that_caused_it_and_to_none_after_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with limited(tmp_path, **{IN: T, OUT: 1_000 * T}) as (broker, client, clock):
+            assert await produced(client, SMALL) == 0
+            assert await produced(client, LARGE) > 20_000
+            (connection,) = broker.server.connections()
+            connection._throttled()  # long before the clock of the quotas says so
+            assert (await fetched(client)).throttle_time_ms == 0
+            clock.advance(60)
+            assert await produced(client, SMALL) == 0
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_is_gone_keeps_no_limits(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with limited(tmp_path, **{IN: T}) as (broker, client, _):
+            assert await produced(client, SMALL) == 0
+            (connection,) = broker.server.connections()
+            assert connection.limits.usage is not None
+            client.close()
+            await until(lambda: not broker.server.connections())
+            assert connection.limits is None
+
+    asyncio.run(main())
+
+
 def test_a_producer_that_wants_no_answer_waits_all_the_same(tmp_path: Path) -> None:
     async def main() -> None:
         async with limited(tmp_path, **{IN: T}) as (broker, client, _):
