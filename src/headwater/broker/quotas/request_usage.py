@@ -53,13 +53,16 @@ class HeldLimits:
         self.loop_time: Final = _held(meters.loop_time, limits.request_percentage)
         self.mutations: Final = limits.controller_mutation_rate
         self.usage: RequestUsage | None = None
-        """Of requests that have nothing to remember: their time is not limited, and none had to wait."""
+        """Shared by requests that have nothing to remember: their time is not limited, and none of them had to wait."""
 
     def usage_of(self, api_key: int, connection: Connection, started_s: float) -> "RequestUsage | None":
         """Of a request that has begun, if it cannot be the `usage` that others have. None if nothing limits it."""
         if self.is_unlimited or api_key in UNMETERED_APIS:
             return None
-        return RequestUsage(self, connection, started_s)
+        usage = RequestUsage(self, connection, started_s)
+        if not usage.is_timed:
+            self.usage = usage
+        return usage
 
 
 def _held(table: MeterTable[W], limit: QuotaLimit | None) -> HeldMeter[W] | None:
@@ -69,7 +72,6 @@ def _held(table: MeterTable[W], limit: QuotaLimit | None) -> HeldMeter[W] | None
 class RequestUsage:
     __slots__ = (
         "_connection",
-        "_counted_s",
         "_is_answered",
         "_limits",
         "_looked_ms",
@@ -82,20 +84,19 @@ class RequestUsage:
 
     def __init__(self, limits: HeldLimits, connection: Connection, started_s: float) -> None:
         """`started_s`: when the loop began with the request, by `time.perf_counter`."""
-        # Made for each request whose time is limited: what only some of them need is set where it is needed first.
+        # Made for each request whose time is limited, and else rarely.
         self._limits = limits
         self._connection = connection
         self._until_ms = 0
         limit = limits.loop_time
         if limit is None:
             self.is_timed = False
-            limits.usage = self
         else:
             self.is_timed = True
             self._time = limit
             self._step_s: float | None = started_s
             self._spent_s = 0.0
-            self._counted_s = 0.0
+            """In its steps, and not counted yet."""
             self._is_answered = False
 
     # Bytes
@@ -192,10 +193,9 @@ class RequestUsage:
             self._spent_s += now_s - self._step_s
             self._step_s = None
         if self._is_answered:
-            spent_s = self._spent_s - self._counted_s
-            self._counted_s = self._spent_s
             now_ms = self._looked_ms
-            (self._time.recall() or self._time.meter(now_ms)).count(spent_s * PERCENT, now_ms)
+            (self._time.recall() or self._time.meter(now_ms)).count(self._spent_s * PERCENT, now_ms)
+            self._spent_s = 0.0
 
     def timed(self, request: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """`request`, with the time of its steps counted."""
@@ -212,8 +212,8 @@ class RequestUsage:
                 now_s = time.perf_counter()
                 self._spent_s += now_s - self._step_s
                 self._step_s = now_s
-            percents = (self._spent_s - self._counted_s) * PERCENT
-            self._counted_s = self._spent_s
+            percents = self._spent_s * PERCENT
+            self._spent_s = 0.0
             now_ms = self._looked_ms = int(self._limits.monotonic() * 1_000)
             limit = self._time
             meter = limit.recall()
