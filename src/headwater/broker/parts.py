@@ -9,7 +9,6 @@ stops everything, and both in the reverse order.
 """
 
 import asyncio
-import hmac
 import secrets
 import uuid
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.access.acl_bindings import AclBindings
 from headwater.broker.access.bootstrap_users import take_in
 from headwater.broker.access.gateway_user import GATEWAY_USER, GatewayUser
+from headwater.broker.access.invented_key import invented_key
 from headwater.broker.access.login_outcome import not_recorded
 from headwater.broker.access.sasl_session import Logins
 from headwater.broker.access.users import Users
@@ -246,8 +246,8 @@ async def _users(
     await users.load()
     if base.config().is_clustered:
         base.lifetime.spawn(users.follow())
-    # The same on all nodes: what is invented for a user who is not there must not change from one to the next.
-    key = hmac.digest(cluster.current if cluster is not None else b"", b"headwater: invented credentials", "sha256")
+    has_logins = any(each.protocol.has_login for each in base.config().client_listeners)
+    key = await invented_key(base.metadata) if has_logins else b""
     logins = Logins(
         users=users, gateway=GatewayUser(cluster) if cluster is not None else None, clock=base.clock,
         invented=InventedCredentials(key),

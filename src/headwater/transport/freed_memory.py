@@ -5,7 +5,6 @@ makes the next buffers of it at other places: after each storm of connections mo
 resident.
 """
 
-import ctypes
 from typing import Final
 
 MANY_CONNECTIONS: Final = 1_000
@@ -17,8 +16,6 @@ class FreedMemory:
     def __init__(self) -> None:
         self._connections = 0
         self._given_back_at: float | None = None
-        self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        """glibc's. Where there is another allocator, nothing is done."""
 
     def left_by_connection(self) -> None:
         self._connections += 1
@@ -34,5 +31,8 @@ class FreedMemory:
 
     def give_back(self) -> None:
         """Not for an event loop."""
-        if self._trim is not None:
-            self._trim(0)
+        import ctypes  # most brokers never come here
+
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:  # glibc's; other allocators have none
+            trim(0)
