@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.broker.access import acl_bindings
 from headwater.broker.access.acl_bindings import AclBindings
+from headwater.broker.settings.compiled_keys import COMPILED_AT_ONCE
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import MAX_OPS, MetaStore, Put
@@ -118,7 +118,7 @@ def test_many_bindings_are_in_force_too_when_they_are_acknowledged() -> None:
 
     async def trial() -> None:
         async with store() as metadata, node(metadata) as bindings:
-            made = [binding(name=f"topic-{number}") for number in range(acl_bindings.INDEXED_AT_ONCE + 1)]
+            made = [binding(name=f"topic-{number}") for number in range(COMPILED_AT_ONCE + 1)]
             await bindings.create(made)
             question = Question(principal=ALICE, name=made[-1].name)
             assert question.ask(bindings.index)

@@ -11,6 +11,7 @@ import pytest
 
 from headwater.broker.quotas import client_quotas
 from headwater.broker.quotas.client_quotas import ClientQuotas
+from headwater.broker.settings import compiled_keys
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import MetaStore, Put
@@ -215,12 +216,12 @@ async def quotas_of(directory: Path) -> AsyncIterator[tuple[ClientQuotas, MetaSt
 
 
 def test_many_limits_are_in_force_when_they_are_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_quotas, "PLACED_AT_ONCE", 4)
+    monkeypatch.setattr(compiled_keys, "COMPILED_AT_ONCE", 4)
     built = []
 
-    def table(limits: Any) -> QuotaTable:
-        built.append(len(limits))
-        return QuotaTable(dict(limits))
+    def table(items: Any, version: int) -> QuotaTable:
+        built.append(len(items))
+        return QuotaTable(dict(limit for _, limit in items))
 
     monkeypatch.setattr(client_quotas, "_table", table)
 

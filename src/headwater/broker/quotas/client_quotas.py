@@ -2,21 +2,17 @@
 are measured by.
 
 Each limit has a key of its own, so that two nodes may alter two limits of one entity at the same time. The limits of an
-entity are altered in one transaction. A change is in force on this node when it is acknowledged; other nodes follow by
-their watch. While the metadata store cannot be reached, the limits that were known last hold on. Many limits are put
-into a table in a thread, and meanwhile the table before is asked.
+entity are altered in one transaction. When a change is in force, and what holds while the metadata store cannot be
+reached, `CompiledKeys` says.
 """
 
-import asyncio
 import json
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from headwater.broker.settings.key_cache import KeyCache
-from headwater.logs.events import log_event
+from headwater.broker.settings.compiled_keys import CompiledKeys
 from headwater.metadata import keys
-from headwater.metadata.store import Del, MetaStore, Put, Unavailable, Unknown
+from headwater.metadata.store import Del, MetaStore, Put
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.security.quota_entities import (
     QuotaEntity,
@@ -29,8 +25,6 @@ from headwater.security.quota_entities import (
 )
 
 MAX_LIMITS: Final = 100_000
-PLACED_AT_ONCE: Final = 1_000
-"""More limits than that are put into a table in a thread."""
 
 Alterations = Collection[tuple[str, float | None]]
 """Keys and limits; None removes one."""
@@ -38,31 +32,24 @@ Alterations = Collection[tuple[str, float | None]]
 
 class ClientQuotas:
     def __init__(self, metadata: MetaStore) -> None:
-        self._metadata = metadata
         self.table = QuotaTable()
         """Of the moment. Never altered: another one takes its place."""
         self.watchers: list[Callable[[], None]] = []
         """Called when another table has taken the place of the one before."""
-        self._cache: KeyCache[str, tuple[QuotaEntity, Quotas]] = KeyCache(
-            metadata, keys.QUOTAS, str, _decode, self._changed
-        )
-        self._changes = 0
-        self._placed = 0
-        """How many of the changes are in the table."""
-        self._placing: asyncio.Task[None] | None = None
+        self._keys: CompiledKeys[str, tuple[QuotaEntity, Quotas], QuotaTable] = CompiledKeys(
+            metadata, keys.QUOTAS, str, _decode, compile=_table, use=self._use, what="quotas",
+            failed_event="quota_table_failed",
+        )  # fmt: skip
 
     async def load(self) -> None:
-        await self._cache.load()
-        await self._in_force()
+        await self._keys.load()
 
     async def follow(self) -> None:
         """What other nodes change holds here, too. Until cancelled."""
-        await self._cache.run()
+        await self._keys.follow()
 
     async def close(self) -> None:
-        if self._placing is not None:
-            self._placing.cancel()
-            await asyncio.gather(self._placing, return_exceptions=True)
+        await self._keys.close()
 
     async def alter(self, entity: QuotaEntity, alterations: Alterations, *, validate_only: bool = False) -> None:
         """Raises RequestError: nothing is altered then, or it is not known whether."""
@@ -73,66 +60,23 @@ class ClientQuotas:
         if validate_only or not names:
             return
         puts = [Put(name, _encode(entity, {key: altered[key]})) for name, key in zip(names, altered, strict=False)]
-        await self._write([*puts, *(Del(name) for name in names[len(altered) :])])
-        await self._in_force()
+        await self._keys.write([[*puts, *(Del(name) for name in names[len(altered) :])]])
 
     def _check_room(self, names: Sequence[str]) -> None:
-        known = self._cache.items
+        known = self._keys.items
         new = sum(name.removeprefix(keys.QUOTAS) not in known for name in names)
         if len(known) + new > MAX_LIMITS:
             raise RequestError(ErrorCode.POLICY_VIOLATION, f"There are {MAX_LIMITS} quotas, the most there may be.")
 
-    async def _write(self, changes: Sequence[Put | Del]) -> None:
-        try:
-            await self._metadata.txn([], changes)
-            await self._cache.reread(*(change.key for change in changes))
-        except Unavailable as error:
-            raise RequestError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The metadata cannot be reached: {error}."
-            ) from error
-        except Unknown as error:
-            raise RequestError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"Whether the quotas were altered is not known: {error}. Look, and try again.",
-            ) from error
-
-    async def _in_force(self) -> None:
-        """Requests are measured by every change that is known now."""
-        while self._placing is not None:
-            await asyncio.shield(self._placing)
-
-    def _changed(self, changed: frozenset[str]) -> None:
-        self._changes += 1
-        if self._placing is not None:
-            return
-        if len(self._cache.items) <= PLACED_AT_ONCE:
-            self._use(_table(self._known()), self._changes)
-        else:
-            self._placing = asyncio.get_running_loop().create_task(self._place_apart())
-
-    async def _place_apart(self) -> None:
-        try:
-            while self._placed < self._changes:
-                changes = self._changes
-                self._use(await asyncio.to_thread(_table, self._known()), changes)
-        except Exception as error:
-            log_event("quota_table_failed", logging.ERROR, error)
-            raise
-        finally:
-            self._placing = None
-
-    def _known(self) -> list[tuple[QuotaEntity, Quotas]]:
-        return [known.value for known in self._cache.items.values()]
-
-    def _use(self, table: QuotaTable, changes: int) -> None:
-        self.table, self._placed = table, changes
+    def _use(self, table: QuotaTable) -> None:
+        self.table = table
         for watcher in self.watchers:
             watcher()
 
 
-def _table(limits: Sequence[tuple[QuotaEntity, Quotas]]) -> QuotaTable:
+def _table(limits: Sequence[tuple[str, tuple[QuotaEntity, Quotas]]], version: int) -> QuotaTable:
     entities: dict[QuotaEntity, dict[QuotaKey, float]] = {}
-    for entity, quotas in limits:
+    for _, (entity, quotas) in limits:
         entities.setdefault(entity, {}).update(quotas)
     return QuotaTable(entities)
 
