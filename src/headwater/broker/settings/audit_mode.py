@@ -17,10 +17,7 @@ class AuditMode(enum.StrEnum):
 
 
 def audit_mode(value: object) -> AuditMode:
-    try:
-        return AuditMode(str(value))
-    except ValueError:
-        raise ConfigError(f"one of {', '.join(each.value for each in AuditMode)} is needed") from None
+    return setting.one_of(AuditMode, value)
 
 
 def excluded_principals(value: object) -> tuple[Principal, ...]:

@@ -18,10 +18,7 @@ class Authorization(enum.StrEnum):
 
 
 def authorization(value: object) -> Authorization:
-    try:
-        return Authorization(str(value))
-    except ValueError:
-        raise ConfigError(f"one of {', '.join(each.value for each in Authorization)} is needed") from None
+    return setting.one_of(Authorization, value)
 
 
 def super_users(value: object) -> tuple[Principal, ...]:

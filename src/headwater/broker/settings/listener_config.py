@@ -16,7 +16,6 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,10 +56,7 @@ class SecurityProtocol(enum.StrEnum):
 
 
 def _protocol(value: object) -> SecurityProtocol:
-    try:
-        return SecurityProtocol(str(value))
-    except ValueError:
-        raise ConfigError(f"one of {', '.join(each.value for each in SecurityProtocol)} is needed") from None
+    return setting.one_of(SecurityProtocol, value)
 
 
 def _name(value: object) -> str:
@@ -259,16 +255,10 @@ def read_listeners(value: object) -> tuple[ListenerConfig, ...]:
 
 def _read_listener(table: Mapping[str, object]) -> ListenerConfig:
     called = f"listener {table['name']!r:.100}" if "name" in table else "a listener without a name"
-    values = {}
-    for key, value in table.items():
-        if key not in _READERS:
-            near = get_close_matches(str(key)[:100], _READERS, 1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise ConfigError(f"{called}: unknown key '{str(key)[:100]}'{hint}")
-        try:
-            values[key] = _READERS[key](value)
-        except ConfigError as problem:
-            raise ConfigError(f"{called}: {key} = {value!r:.100}: {problem}") from None
+    try:
+        values = setting.read_keys(table, _READERS)
+    except ConfigError as problem:
+        raise ConfigError(f"{called}: {problem}") from None
     for needed in ("name", "listen"):
         if needed not in values:
             raise ConfigError(f"{called}: {needed} is missing")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from headwater.model.cluster import Role
 from headwater.model.config_key import (
@@ -20,6 +20,8 @@ from headwater.model.config_key import (
 from headwater.model.replica import Durability
 
 MAX_PORT = 65_535
+
+Word = TypeVar("Word", bound=enum.StrEnum)
 
 
 class ConfigError(Exception):
@@ -186,6 +188,14 @@ def text(value: object) -> str:
     return value
 
 
+def one_of(kind: type[Word], value: object) -> Word:
+    """A word of an enumeration. Raises ConfigError, which names them all."""
+    try:
+        return kind(str(value))
+    except ValueError:
+        raise ConfigError(f"one of {', '.join(each.value for each in kind)} is needed") from None
+
+
 def words(value: object) -> tuple[str, ...]:
     """A list of texts, or one with commas."""
     found = [word.strip() for word in value.split(",")] if isinstance(value, str) else value
@@ -236,8 +246,13 @@ def table(value: object, name: str, readers: Mapping[str, Callable[[object], Any
     """What the table of this name gives, each key read by its own reader. Raises ConfigError."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"a table is needed, [{name}]")
+    return read_keys(value, readers)
+
+
+def read_keys(table: Mapping[Any, Any], readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """Each key of a table, read by its own reader. Raises ConfigError."""
     values = {}
-    for key, given in value.items():
+    for key, given in table.items():
         if key not in readers:
             near = get_close_matches(str(key)[:100], readers, 1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
